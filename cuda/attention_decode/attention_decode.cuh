@@ -33,5 +33,6 @@ struct AttentionDecodeArgs {
 };
 
 inline const char* refuse_e4m3(const AttentionDecodeArgs& a) {
-  return a.dtype & kE4m3Cache ? "unsupported: a cache of float8_e4m3fn (the CPU kernel and v4_cluster take it)" : nullptr;
+  return a.dtype & kE4m3Cache ? "unsupported: a cache of float8_e4m3fn (the CPU kernel and v4_cluster take it)"
+                              : nullptr;
 }

@@ -89,8 +89,7 @@ template <typename T, int Width, int Eights> struct ByteColumns : QueryColumns<T
 #pragma unroll
     for (int s = 0; s < Steps; s += 2) {
       uint32_t word[4];
-      tensor_core::ldmatrix_x4(word,
-                               tensor_core::shared_address(keys + place<Width / 2>(lane % 16, s + lane / 16)));
+      tensor_core::ldmatrix_x4(word, tensor_core::shared_address(keys + place<Width / 2>(lane % 16, s + lane / 16)));
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         uint32_t upper[2], lower[2];
@@ -132,8 +131,8 @@ template <typename T, int Width, int Eights> struct ByteColumns : QueryColumns<T
 #pragma unroll
     for (int s = 0; s < Steps; s += 2) {
       uint32_t word[4];
-      tensor_core::ldmatrix_x4_trans(
-          word, tensor_core::shared_address(values + place<Width / 2>(lane % 16, s + lane / 16)));
+      tensor_core::ldmatrix_x4_trans(word,
+                                     tensor_core::shared_address(values + place<Width / 2>(lane % 16, s + lane / 16)));
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         uint32_t first[2], second[2];  // of keys 0 ... 7 and 8 ... 15

@@ -7,9 +7,9 @@
 
 namespace decode {
 // As load_rows. The last 16 bytes of a row may have 8 columns beyond head_dim, which are not read.
-template <int Width>
-__device__ __forceinline__ void load_byte_rows(char* unit, const E4m3* from, int64_t row_stride, int64_t column_stride,
-                                               int begin, int end, int head_dim, bool vectors) {
+template <int Width> __device__ __forceinline__ void load_byte_rows(char* unit, const E4m3* from, int64_t row_stride,
+                                                                    int64_t column_stride, int begin, int end,
+                                                                    int head_dim, bool vectors) {
   constexpr int chunks = Width / 16;
   static_assert(32 % chunks == 0);  // a lane stays in its column
   const int lane = threadIdx.x % 32;
@@ -32,8 +32,7 @@ __device__ __forceinline__ void load_byte_rows(char* unit, const E4m3* from, int
       alignas(16) E4m3 sixteen[16];
 #pragma unroll
       for (int e = 0; e < 16; ++e)
-        sixteen[e] =
-            live && 16 * c + e < head_dim ? from[r * row_stride + (16 * c + e) * column_stride] : E4m3{0};
+        sixteen[e] = live && 16 * c + e < head_dim ? from[r * row_stride + (16 * c + e) * column_stride] : E4m3{0};
       *reinterpret_cast<uint4*>(unit + place<Width / 2>(r, c)) = *reinterpret_cast<uint4*>(sixteen);
     }
   }

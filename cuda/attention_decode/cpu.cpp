@@ -148,7 +148,8 @@ template <typename T, typename C> struct Decode {
     if (g.sinks && sum != 0.f) sum += std::exp(g.sinks[row / tokens] - base);
     const float scale = scaled ? scales.v[head_kv] : 1.f;
     T* to = static_cast<T*>(a.out) + (int64_t(b) * a.heads * tokens + row) * head_dim;
-    for (int d = 0; d < head_dim; ++d) to[d] = from_float<T>(sum == 0.f ? 0.f : scaled ? o[d] / sum * scale : o[d] / sum);
+    for (int d = 0; d < head_dim; ++d)
+      to[d] = from_float<T>(sum == 0.f ? 0.f : scaled ? o[d] / sum * scale : o[d] / sum);
   }
 
   const char* run() const {

@@ -55,9 +55,8 @@ template <typename C, int Width, int Eights> struct UnitStream {
       const int key = unit * kUnitKeys, row = block_table ? key % g.page : key;
       const bool inside = page >= 0 && page < g.pages;
       const int64_t* stride = Values ? a.v_stride : a.k_stride;
-      load(ring + fill_at * S::unit_bytes,
-           (Values ? values : keys) + (inside ? page : 0) * stride[0] + row * stride[2], stride[2], stride[3],
-           inside ? low - key : 0, inside ? length - key : 0, a.head_dim,
+      load(ring + fill_at * S::unit_bytes, (Values ? values : keys) + (inside ? page : 0) * stride[0] + row * stride[2],
+           stride[2], stride[3], inside ? low - key : 0, inside ? length - key : 0, a.head_dim,
            how & (Values ? kValueVectors : kKeyVectors));
       if constexpr (Values) {
         unit += kWarps;

@@ -203,9 +203,11 @@ const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g
   if (items * kMostBlocks >= int64_t(1) << 31) return "unsupported: 2^27 sequences times KV heads or more";
   constexpr auto kernel = decode_cluster<T, C, Width, Eights, OneToken, Scales...>;
   if (const char* why = allow_shared<kernel>(S::bytes > kBytesOfThree ? S::bytes : kBytesOfThree)) return why;
-  const int blocks = blocks_per_cluster(
+  constexpr bool bytes_of_few = std::is_same_v<C, E4m3> && Eights == 1;
+  const int blocks = blocks_per_cluster<bytes_of_few>(
       a.batch, items, units, [&] { return cluster::resident<kernel>(kMostBlocks, kThreads, S::bytes) >= items; });
-  const int clusters = clusters_per_item(items, units, blocks);
+  const int clusters =
+      bytes_of_few ? clusters_per_item_e4m3(items, units, blocks) : clusters_per_item(items, units, blocks);
   if (clusters && !a.workspace) {
     *a.workspace_floats = Joint::floats(items << blocks, 1 << clusters, S::chunks >> blocks);
     return nullptr;

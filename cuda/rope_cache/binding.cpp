@@ -38,10 +38,11 @@ TokenNumbers numbers(const Tensor& t, const char* name, const Tensor& q) {
 }
 
 RopeCacheStrides cache(const Tensor& t, const char* name, const Tensor& k, const Tensor& like, ScalarType dtype) {
-  STD_TORCH_CHECK(t.dim() == 4 && t.sizes()[1] == k.sizes()[2] && t.sizes()[3] == k.sizes()[3] &&
-                      t.sizes()[0] == like.sizes()[0] && t.sizes()[2] == like.sizes()[2] &&
-                      t.scalar_type() == dtype && (t.sizes()[3] == 1 || t.strides()[3] == 1),
-                  name, " is (B or pages, H_kv, places, D) of k's heads, head size and dtype, or float8_e4m3fn with scales, D dense");
+  STD_TORCH_CHECK(
+      t.dim() == 4 && t.sizes()[1] == k.sizes()[2] && t.sizes()[3] == k.sizes()[3] && t.sizes()[0] == like.sizes()[0] &&
+          t.sizes()[2] == like.sizes()[2] && t.scalar_type() == dtype && (t.sizes()[3] == 1 || t.strides()[3] == 1),
+      name,
+      " is (B or pages, H_kv, places, D) of k's heads, head size and dtype, or float8_e4m3fn with scales, D dense");
   on_device_of(t, name, k);
   return {t.strides()[0], t.strides()[1], t.strides()[2]};
 }

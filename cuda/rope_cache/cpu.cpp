@@ -31,8 +31,7 @@ template <typename T> void turn(const T* x, const float* row, T* to, int64_t rot
 }
 
 // The same over a scale, rounded once. rotary 0: nothing turns.
-template <typename T>
-void turn(const T* x, const float* row, E4m3* to, int64_t rotary, int64_t depth, float scale) {
+template <typename T> void turn(const T* x, const float* row, E4m3* to, int64_t rotary, int64_t depth, float scale) {
   const int64_t half = rotary / 2;
   auto put = [&](int64_t i, float value) { to[i] = e4m3_of(value / scale); };
   for (int64_t i = 0; i < half; ++i) {

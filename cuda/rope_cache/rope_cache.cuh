@@ -9,8 +9,8 @@
 //
 // A place outside the cache, and a page that does not exist, is not written: for k and v of that token nothing happens.
 // A token whose position has no row in cos_sin gets NaN in the place of what would be turned.
-// Caches of e4m3 (kE4m3Cache in dtype): of k, turned in fp32, and v the quotient by the scale of the head, rounded once,
-// to nearest even; beyond the largest number the largest, NaN stays NaN.
+// Caches of e4m3 (kE4m3Cache in dtype): of k, turned in fp32, and v the quotient by the scale of the head, rounded
+// once, to nearest even; beyond the largest number the largest, NaN stays NaN.
 #pragma once
 #include "../common/e4m3.h"
 #include "../common/interface.h"

@@ -35,7 +35,8 @@ __global__ void __launch_bounds__(THREADS) rope_cache_one_element(RopeCacheArgs 
     return static_cast<const T*>(from.data) + b * from.batch + s * from.token + h * from.head;
   };
   if (h < args.heads) {
-    if (args.cos_sin) static_cast<T*>(args.out)[(t * args.heads + h) * depth + j] = turned<T>(head(args.q), j, row, args);
+    if (args.cos_sin)
+      static_cast<T*>(args.out)[(t * args.heads + h) * depth + j] = turned<T>(head(args.q), j, row, args);
     return;
   }
   const CacheRow place = cache_row(args, b, s);

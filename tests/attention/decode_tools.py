@@ -10,7 +10,7 @@ import torch
 
 from fusescope.measure.checking.check import compare
 from fusescope.ops.attention.describe import lengths as length_texts
-from fusescope.ops.common.fp8 import to_fp8
+from fusescope.ops.fp8 import to_fp8
 
 CASES = (
     {"lengths": (1,), "heads": (1, 1), "dim": 64},

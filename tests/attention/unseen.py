@@ -164,7 +164,15 @@ DECODING = {
     "tokens": {"lengths": (70, 40), "heads": (4, 2), "dim": 64, "tokens": 3},
     "window": {"lengths": (130, 64), "heads": (8, 1), "dim": 96, "tokens": 4, "window": 20, "page": 16},
     "many_rows": {"lengths": (90,), "heads": (12, 1), "dim": 128, "tokens": 8, "window": 33},
-    "fp8": {"lengths": (130, 64), "heads": (8, 1), "dim": 96, "tokens": 4, "window": 20, "page": 16, "fp8": True},
+    "fp8": {
+        "lengths": (130, 64),
+        "heads": (8, 1),
+        "dim": 96,
+        "tokens": 4,
+        "window": 20,
+        "page": 16,
+        "fp8": True,
+    },
     "fp8_many_rows": {"lengths": (90,), "heads": (12, 1), "dim": 128, "tokens": 8, "window": 33, "fp8": True},
 }
 """Cases of ``decoding``."""

@@ -255,9 +255,12 @@ def _decode(impl):
             yield Case({"general": number}, contiguous=True, copies="early", sms=63)
     if families(("attention_decode",))["attention_decode"].variant(impl).takes.fp8_cache:
         for number, given in enumerate(decode_tools.FP8_CASES):
-            few = max(given["lengths"]) <= _OF_MANY_BLOCKS
-            sms, copies = (1 + number % 4 if few else 63), ("late", "early")[number % 2]
-            yield Case({"fp8": number}, dtypes=2 if few else 1, contiguous=number % 3 > 0, sms=sms, copies=copies)
+            how = dict(contiguous=number % 3 > 0, copies=("late", "early")[number % 2])
+            if max(given["lengths"]) <= _OF_MANY_BLOCKS:
+                yield Case({"fp8": number}, dtypes=2, sms=1 + number % 4, **how)
+                continue
+            for sms in (63, 3):  # with 3 more blocks than slots
+                yield Case({"fp8": number}, sms=sms, **how)
 
 
 def _execute_decode(op, impl, values, dtype, contiguous, seed):

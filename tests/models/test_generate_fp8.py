@@ -1,4 +1,5 @@
-"""fusescope.generate over an fp8 cache: the tokens of a cache in the model's dtype whose values are rounded alike."""
+"""fusescope.generate over an fp8 cache: the tokens of a cache in the model's dtype whose values are rounded
+alike."""
 
 import pytest
 
@@ -9,7 +10,7 @@ from tests.models.test_generate import ALL, WINDOWS, mask, model, prompts
 def _rounded_alike(patch):
     """Makes Decoder keep what an fp8 cache would hold in a cache of the model's dtype, computed apart."""
     from fusescope.models.run.decoder import cache, decoder
-    from fusescope.ops.common import fp8
+    from fusescope.ops import fp8
 
     made = []
     write = decoder.rope_cache
@@ -92,7 +93,7 @@ def test_scales_are_powers_of_2_with_room_and_padding_does_not_count():
     import torch
 
     from fusescope.models.run.decoder.cache import Cache
-    from fusescope.ops.common import fp8
+    from fusescope.ops import fp8
 
     most = torch.tensor([0.001, 1.0, 3.5, 224.0, 448.0, 5e4, torch.inf])
     scales = fp8.roomy(most)

@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from fusescope.ops.common.fp8 import MOST, to_fp8
+from fusescope.ops.fp8 import MOST, to_fp8
 from fusescope.ops.layer.rope_cache import rope_cache
 
 B, S, HEADS, KV, ROOM, PAGE = 3, 4, 4, 2, 48, 16
@@ -101,7 +101,12 @@ def what_is_wrong_in_fp8(impl: str, dtype, device="cpu", seed: int = 0) -> str |
     place of k in float64, other places as they were. Values beyond the largest number, infinities and NaN are
     among them."""
     g = torch.Generator().manual_seed(seed)
-    for depth, size, paged, apart in ((16, 16, False, 0), (64, 32, True, 0), (24, 8, False, 1), (10, 0, True, 0)):
+    for depth, size, paged, apart in (
+        (16, 16, False, 0),
+        (64, 32, True, 0),
+        (24, 8, False, 1),
+        (10, 0, True, 0),
+    ):
         packed = torch.randn((B, S, HEADS + 2 * KV, depth), generator=g).to(dtype)
         packed[0, :2, HEADS:, 0], packed[1, 2, HEADS:, 1] = 1e4, -9e3  # turned k, and v
         packed[2, 0, HEADS + KV :, 2], packed[2, 0, HEADS + KV :, 3] = math.inf, math.nan
@@ -115,7 +120,9 @@ def what_is_wrong_in_fp8(impl: str, dtype, device="cpu", seed: int = 0) -> str |
         positions, places = (torch.tensor(t, device=device) for t in (POSITIONS, PLACES))
         table = torch.tensor(TABLE, dtype=torch.int32, device=device) if paged else None
         given = [t.cpu() for t in (q, k, v, *caches)]
-        none = [torch.full(t.shape, -1e300, dtype=torch.float64) for t in given[3:]]  # where nothing is written
+        none = [
+            torch.full(t.shape, -1e300, dtype=torch.float64) for t in given[3:]
+        ]  # where nothing is written
         angles = None if cos_sin is None else cos_sin.cpu()
         right = expected(*given[:3], angles, POSITIONS, PLACES, *none, TABLE if paged else None)
         rope_cache(

@@ -99,7 +99,8 @@ class ModelCase(Case):
         return outcome
 
     def _over_what_was_kept(self) -> None:
-        """The reference over the fp8 cache as the call left it; that of the call before where it left the same."""
+        """The reference over the fp8 cache as the call left it; that of the call before where it left the
+        same."""
         now = [t.view(torch.uint8) for t in (*self.kept_by.keys, *self.kept_by.values)]
         now += [scale for layer in self.kept_by.scales for scale in layer.values()]
         if self.known is None or not all(map(torch.equal, self.known, now)):

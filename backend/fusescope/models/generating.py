@@ -79,12 +79,12 @@ def generate(
     goes on with its pad_token_id, else the first eos_token_id.
     cache: a KVCache; the tokens of an earlier call with it that these prompts begin with are not computed
     again, which changes no result but by rounding.
-    cache_dtype: what keys and values are kept in, None for the model's dtype. "fp8": e4m3, half the bytes that
-    a step reads of a 16-bit cache, with a float32 scale per layer and KV head: the power of 2 by which the
-    largest number, 448, is two to four times the largest size in the prompts. The prompts are computed in the
-    model's dtype; later keys and values beyond the room saturate. Each kept value is rounded to 4 bits, so
-    tokens may differ from those of a cache in the model's dtype. On a GPU for heads of up to 128 in float16
-    or bfloat16 where v4_cluster runs (compute capability 9.0).
+    cache_dtype: what keys and values are kept in, None for the model's dtype. "fp8": e4m3, half the bytes
+    that a step reads of a 16-bit cache, with a float32 scale per layer and KV head: the power of 2 by which
+    the largest number, 448, is two to four times the largest size in the prompts. The prompts are computed in
+    the model's dtype; later keys and values beyond the room saturate. Each kept value is rounded to 4 bits,
+    so tokens may differ from those of a cache in the model's dtype. On a GPU for heads of up to 128 in
+    float16 or bfloat16 where v4_cluster runs (compute capability 9.0).
 
     Raises TypeError and ValueError for arguments that break a rule, and core.errors.Unsupported by name for
     models, settings of them and head sizes that our decoder does not have, and for models with hooks, or

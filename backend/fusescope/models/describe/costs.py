@@ -87,8 +87,8 @@ def _of_generation(name: str, config: Config, case, dtype: str, quantised: str |
 
 
 def weight_bytes(name: str, case: Mapping[str, Any], dtype: str, quantised: str | None = None) -> int:
-    """Of all weights; quantised, one of EIGHT_BIT: those of the layers in 8 bits with a float32 scale per output
-    channel."""
+    """Of all weights; quantised, one of EIGHT_BIT: those of the layers in 8 bits with a float32 scale per
+    output channel."""
     module, config, total = catalog.family(name), catalog.config(name, case), 0
     for weight, _ in tree.rows(module, config):
         dims = weight.dims(config)
@@ -99,11 +99,9 @@ def weight_bytes(name: str, case: Mapping[str, Any], dtype: str, quantised: str 
     return total
 
 
-def cache_bytes(
-    name: str, case: Mapping[str, Any], dtype: str, quantised: str | None = None
-) -> int | None:
-    """Of the KV cache of a generating phase, None where there is none; quantised, FP8_CACHE: in 8 bits with its
-    scales."""
+def cache_bytes(name: str, case: Mapping[str, Any], dtype: str, quantised: str | None = None) -> int | None:
+    """Of the KV cache of a generating phase, None where there is none; quantised, FP8_CACHE: in 8 bits with
+    its scales."""
     more = {"prefill": 0, "decode": 1, "generate": case.get("new") or 0}.get(case.get("phase"))
     if more is None:
         return None

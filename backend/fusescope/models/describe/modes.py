@@ -15,8 +15,8 @@ from fusescope.ops.base import Implementation
 class Mode:
     """kind: "ours" or "peer"; attention: Hugging Face's attn_implementation, None for our own layers; graph:
     calls replay a CUDA graph of their own; compile: torch.compile's mode, None where it is not used; devices:
-    device types it exists on; quantised: "int8" or "fp8" where the weights of the layers are, "fp8-cache" where
-    the KV cache is."""
+    device types it exists on; quantised: "int8" or "fp8" where the weights of the layers are, "fp8-cache"
+    where the KV cache is."""
 
     name: str
     kind: str
@@ -107,8 +107,8 @@ MODES = {
         Mode(
             "fused-fp8-cache",
             "ours",
-            "our decoder over a KV cache in fp8 (e4m3), a scale per layer and KV head measured on the prompt, "
-            "which is computed in the model's dtype; phases decode and generate",
+            "our decoder over a KV cache in fp8 (e4m3), a scale per layer and KV head measured on the "
+            "prompt, which is computed in the model's dtype; phases decode and generate",
             None,
             True,
             quantised=FP8_CACHE,

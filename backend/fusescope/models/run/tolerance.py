@@ -56,8 +56,8 @@ def reference(
     kept: Fp8Cache | None = None,
 ):
     """The model in float64 (or another torch dtype), attention as matmul and softmax, in pieces of the
-    batch. quantised: with the weights that this quantisation leaves ("int8", "fp8"). kept: over a cache that is
-    rounded as this one of a call on the inputs."""
+    batch. quantised: with the weights that this quantisation leaves ("int8", "fp8"). kept: over a cache that
+    is rounded as this one of a call on the inputs."""
     dtype = dtype or torch.float64
     change = quantisation.rounding(model.family, model.config, quantised) if quantised else None
     module = model.reference(dtype, change)

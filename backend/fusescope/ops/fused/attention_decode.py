@@ -7,9 +7,9 @@ from fusescope.ops.attention.decode import attention_decode, choose
 from fusescope.ops.attention.describe.cases import DTYPES, TOLERANCE
 from fusescope.ops.attention.describe.decode import PARAMETERS, cost, lengths, tolerance, validate
 from fusescope.ops.base import Peer
-from fusescope.ops.common.fp8 import MOST, largest, taken, to_fp8
 from fusescope.ops.common.peers import late
 from fusescope.ops.common.tensors import generator_for, random_tensor
+from fusescope.ops.fp8 import MOST, largest, taken, to_fp8
 
 __all__ = ["DTYPES", "PARAMETERS", "TOLERANCE", "attention_decode", "cost", "tolerance", "validate"]
 
@@ -25,8 +25,8 @@ FAMILY = "attention_decode"
 def inputs(values, dtype, device, seed, contiguous=True):
     """q (B, H, T, D), k and v (B, H_kv, S_max, D), lengths int32 (B,), and of the options those that the case
     has: block_table int32 (B, S_max / page) with k and v (B · S_max / page, H_kv, page, D), window, softcap,
-    sinks (H,), k_scale and v_scale (H_kv,) with k and v of e4m3. contiguous=False: the dimensions 1 and 2 of a cache turned in memory, from an odd address on,
-    and q with its columns apart."""
+    sinks (H,), k_scale and v_scale (H_kv,) with k and v of e4m3. contiguous=False: the dimensions 1 and 2 of
+    a cache turned in memory, from an odd address on, and q with its columns apart."""
     import torch
 
     g = generator_for(device, seed)
@@ -35,7 +35,7 @@ def inputs(values, dtype, device, seed, contiguous=True):
     page = int(values.get("page", s))
     k, v = (random_tensor((b * s // page, kv, page, d), dtype, device, g) for _ in "kv")
     scales = {}
-    if "cache" in values:
+    if "kv_dtype" in values:
         scales = {f"{name}_scale": largest(t) / MOST for name, t in (("k", k), ("v", v))}
         k, v = (to_fp8(t, scale) for t, scale in zip((k, v), scales.values()))
     if not contiguous:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from fusescope.ops.common import fp8
+from fusescope.ops import fp8
 
 BUCKET = 256
 """Places that a cache grows by at least; a CUDA graph holds for one size."""

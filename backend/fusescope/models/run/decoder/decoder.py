@@ -86,7 +86,12 @@ class Decoder:
         """(the cache, int64 (B,) of the tokens of each prompt that it holds, None where there are none). A
         ring has forgotten what a shorter sequence would need: then all is computed again."""
         fits = held is not None and held.decoder is self and held.cache.windows == self.windows
-        if fits and held.cache.in_fp8 == in_fp8 and given.slots is None and len(held.tokens) == len(given.tokens):
+        if (
+            fits
+            and held.cache.in_fp8 == in_fp8
+            and given.slots is None
+            and len(held.tokens) == len(given.tokens)
+        ):
             starts = given.common(held.tokens, held.cache.lengths)
             cut = bool((starts < held.cache.lengths).any())
             least = min((w for w in held.cache.windows if w is not None), default=None)

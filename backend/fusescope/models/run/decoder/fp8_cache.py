@@ -1,5 +1,5 @@
-"""The KV cache of the mode "fused-fp8-cache", and the float64 model over a cache that is rounded alike, which the
-mode is checked against."""
+"""The KV cache of the mode "fused-fp8-cache", and the float64 model over a cache that is rounded alike, which
+the mode is checked against."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from fusescope.models.run.kv_cache import FixedCache
+from fusescope.ops import fp8
 from fusescope.ops.base import Tolerance
-from fusescope.ops.common import fp8
 
 
 class Fp8Cache:
-    """keys, values: per layer float8_e4m3fn of the shape of a FixedCache, with what that holds; scales: per layer
-    what rope_cache and attention_decode take. All stay where they are, so that graphs follow them."""
+    """keys, values: per layer float8_e4m3fn of the shape of a FixedCache, with what that holds; scales: per
+    layer what rope_cache and attention_decode take. All stay where they are, so that graphs follow them."""
 
     def __init__(self, cache: FixedCache):
         self.keys, self.values = (
@@ -44,10 +44,9 @@ class Fp8Cache:
 class RoundedCache(FixedCache):
     """A FixedCache in float64 that holds what an fp8 cache with these scales would.
 
-    Where a value lies between two numbers of e4m3, which of them it becomes turns on the last bits that the model
-    computes in its own dtype. So the run's own choice (``kept``) is taken, where it is the nearest number of a value
-    that the tolerance allows; anything else in its place is not.
-    """
+    Where a value lies between two numbers of e4m3, which of them it becomes turns on the last bits that the
+    model computes in its own dtype. So the run's own choice (``kept``) is taken, where it is the nearest
+    number of a value that the tolerance allows; anything else in its place is not."""
 
     kept: Fp8Cache
     allowed: Tolerance
@@ -90,7 +89,8 @@ def _there(rows, counts):
 
 
 def _nearest(states, theirs, scale, allowed: Tolerance) -> Any:
-    """The states rounded to e4m3 times the scale: to ``theirs`` (numbers without scale) where that is right."""
+    """The states rounded to e4m3 times the scale: to ``theirs`` (numbers without scale) where that is
+    right."""
     exact = states / scale
     own = fp8.to_fp8(states, scale[:, 0, 0]).double()
     half = torch.exp2(torch.frexp(exact).exponent - 5.0).clamp(min=2.0**-10)  # of a last place of e4m3

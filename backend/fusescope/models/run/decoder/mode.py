@@ -21,8 +21,8 @@ from fusescope.ops.layer.rope_cache import rope_cache
 
 def make(model: Model, inputs: Mapping[str, Any], quantised: str | None = None) -> Callable[[], Any]:
     """run() of the fused decoder on these inputs; see modes.make. A generation replays its graphs itself, so
-    that its whole call represents the replay. run.quantised: as given, one of EIGHT_BIT or FP8_CACHE; run.kept:
-    the Fp8Cache of the latter, as the last call left it."""
+    that its whole call represents the replay. run.quantised: as given, one of EIGHT_BIT or FP8_CACHE;
+    run.kept: the Fp8Cache of the latter, as the last call left it."""
     decoder = FusedDecoder(model, inputs, quantised)
     run = _run(decoder, model, inputs)
     run.quantised, run.kept = quantised, decoder.fp8

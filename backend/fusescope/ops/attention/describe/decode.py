@@ -66,19 +66,20 @@ PARAMETERS = (
         omitted=True,
     ),
     Parameter(
-        "cache",
+        "kv_dtype",
         "choice",
-        "dtype",
-        "what K and V are kept in: the dtype of q, or fp8 (e4m3) with a scale per KV head",
-        choices=("dtype", "fp8"),
+        "q",
+        "what K and V are kept in: q, the dtype of q, or fp8 (e4m3) with a scale per KV head",
+        choices=("q", "fp8"),
         omitted=True,
     ),
 )
 
 
 def validate(values):
-    """The complete case, kv_heads filled in; tokens, page, window, softcap, sinks and cache only where they are
-    not the default. ValueError for unknown keys, sizes out of bounds, and what does not fit together."""
+    """The complete case, kv_heads filled in; tokens, page, window, softcap, sinks and kv_dtype only where
+    they are not the default. ValueError for unknown keys, sizes out of bounds, and what does not fit
+    together."""
     case = complete_heads("attention_decode", PARAMETERS, values)
     lengths(case)
     if case.get("tokens", 1) > case["seq_max"]:
@@ -117,7 +118,7 @@ def cost(values, dtype):
     whole tiles of 64 keys that any token sees; those keys and values, queries, the table of pages
     and the scales of an fp8 cache once."""
     size = 4 if dtype == "float32" else 2
-    own = 1 if "cache" in values else size  # of the cache
+    own = 1 if "kv_dtype" in values else size  # of the cache
     batch, heads, kv, d = (values[n] for n in ("batch", "heads", "kv_heads", "head_dim"))
     tokens = values.get("tokens", 1)
     seen = sum(sum(_seen(values, n)) for n in lengths(values))
@@ -126,5 +127,5 @@ def cost(values, dtype):
     q = size * d * batch * heads * tokens
     table = 4 * batch * (values["seq_max"] // int(values["page"])) if "page" in values else 0
     notes = {"live_keys": live, "mean_length": sum(lengths(values)) / batch}
-    read = q + 2 * own * d * kv * live + table + (8 * kv if "cache" in values else 0)
+    read = q + 2 * own * d * kv * live + table + (8 * kv if "kv_dtype" in values else 0)
     return Cost(4.0 * d * heads * seen, 4.0 * d * heads * executed, read, q, "matrix", notes)

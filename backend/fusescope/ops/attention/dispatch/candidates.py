@@ -39,7 +39,9 @@ def inputs(
     has a schedule; items: it is one mask for all sequences, of which work items can be made; scored: with a
     soft-cap or sinks; fp8_cache: K and V of e4m3 with scales."""
     plans = ("lists", *("schedule",) * scheduled, *("parts",) * (scheduled and items))
-    return Inputs(str(dtype).removeprefix("torch."), head_dim, tma, not plain, plain, plans, scored, fp8_cache)
+    return Inputs(
+        str(dtype).removeprefix("torch."), head_dim, tma, not plain, plain, plans, scored, fp8_cache
+    )
 
 
 @cache

@@ -8,8 +8,8 @@ from torch.nn.attention.flex_attention import create_block_mask
 
 from fusescope.core.errors import Unsupported
 from fusescope.ops.attention.peers import sdpa
-from fusescope.ops.common.fp8 import from_fp8, taken
 from fusescope.ops.common.peers import plain
+from fusescope.ops.fp8 import from_fp8, taken
 
 
 def _mask(inputs):

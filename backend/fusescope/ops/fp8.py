@@ -1,5 +1,5 @@
-"""KV caches of fp8 (e4m3, torch.float8_e4m3fn) with a float32 scale per KV head: value = number × scale. Torch is
-imported inside."""
+"""KV caches of fp8 (e4m3, torch.float8_e4m3fn) with a float32 scale per KV head: value = number × scale.
+Torch is imported inside."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ MOST = 448.0
 
 
 def largest(heads):
-    """float32 (H_kv,): the largest size in (…, H_kv, rows, D), 1 where all is zero: over MOST the smallest scale
-    that saturates nothing."""
+    """float32 (H_kv,): the largest size in (…, H_kv, rows, D), 1 where all is zero: over MOST the smallest
+    scale that saturates nothing."""
     found = heads.abs().amax((*range(heads.dim() - 3), -2, -1)).float()
     return found.where(found > 0, 1.0)
 
 
 def roomy(most):
-    """float32 (H_kv,): scales for caches that grow, of which ``most`` is the largest size until now: powers of 2
-    from twice to four times the smallest that saturates nothing (1 where that is not finite). Numbers of e4m3 are
-    as exact at any power of 2, so the room costs nothing but the smallest subnormal numbers."""
+    """float32 (H_kv,): scales for caches that grow, of which ``most`` is the largest size until now: powers
+    of 2 from twice to four times the smallest that saturates nothing (1 where that is not finite). Numbers of
+    e4m3 are as exact at any power of 2, so the room costs nothing but the smallest subnormal numbers."""
     import torch
 
     bits = (2 * most / MOST).view(torch.int32)
