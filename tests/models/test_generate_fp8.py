@@ -112,3 +112,37 @@ def test_scales_are_powers_of_2_with_room_and_padding_does_not_count():
 def test_what_is_refused():
     with pytest.raises(ValueError, match=r"None, for the dtype of the model, or \"fp8\", not 'int8'"):
         fusescope.generate(model("llama"), prompts(), max_new_tokens=2, cache_dtype="int8")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "mistral"])
+def test_on_a_gpu_by_graphs_over_a_cache_that_grows(kind, monkeypatch):
+    import copy
+
+    import torch
+
+    from fusescope.models.run.decoder import cache
+
+    monkeypatch.setattr(cache, "BUCKET", 8)
+    m = copy.deepcopy(model(kind, **WINDOWS.get(kind, {}))).half().to("cuda")
+    given = dict(max_new_tokens=14, cache_dtype="fp8")
+    found = fusescope.generate(m, prompts().cuda(), **given)
+    assert torch.equal(found, fusescope.generate(m, prompts().cuda(), **given))
+    expected = fusescope.generate(model(kind, **WINDOWS.get(kind, {})), prompts(), **given)
+    assert torch.equal(found[:, :12].cpu(), expected[:, :12])
+    assert (found.cpu() == expected).float().mean() > 0.8
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("more", [{"phase": "decode", "lengths": "9+17"}, {"phase": "generate", "new": 4}])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_mode_is_right_on_a_gpu(more, dtype):
+    from fusescope.measure.model_subject import ModelCase, ModelSubject
+    from tests.models.tiny_models import case
+
+    subject = ModelSubject("llama-small")
+    checked = ModelCase(subject, case("llama-small", **more), dtype, "cuda:0", 0)
+    run = subject.make("fused-fp8-cache", checked.inputs)
+    assert run.graph and checked.verify(run, run()).reason is None
+    checked.renew()
+    assert checked.verify(run).reason is None

@@ -55,8 +55,8 @@ class ModelCase(Case):
         return found
 
     def verify(self, run: Callable[[], Any], out: Any = None, every: bool = False) -> Outcome:
-        """As any case; of the first call with quantised weights run.figures says how far these led from the
-        model's own."""
+        """As any case; of a call with quantisation run.figures says how far that led from the model's own
+        outputs."""
         case = self.of(run)
         if case is self:
             return super().verify(run, out, every)
