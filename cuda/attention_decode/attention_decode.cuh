@@ -9,6 +9,7 @@
 // workspace == nullptr it launches nothing and writes how many floats it needs to *workspace_floats. A kernel that
 // needs none works at once.
 #pragma once
+#include "../common/e4m3.h"
 #include "../common/interface.h"
 
 struct AttentionDecodeArgs {
@@ -28,5 +29,10 @@ struct AttentionDecodeArgs {
   int32_t seq_max;   // S_max >= 1
   int32_t head_dim;  // a multiple of 8 from 32 to 256
   float scale;
-  int32_t dtype;  // FusescopeDtype of q, k, v and out
+  int32_t dtype;  // FusescopeDtype of q and out, and of k and v; with kE4m3Cache those are e4m3
 };
+
+inline const char* refuse_e4m3(const AttentionDecodeArgs& a) {
+  return a.dtype & kE4m3Cache ? "unsupported: a cache of float8_e4m3fn (the CPU kernel and v4_cluster take it)"
+                              : nullptr;
+}

@@ -1,7 +1,8 @@
 // Decode for torch: fusescope::attention_decode(q, k_cache, v_cache, lengths, scale?, impl) -> (B, H, 1, D).
 //
 // attention_decode_general is the same with up to 8 query tokens and what general.h says, an operator of its own so
-// that other calls pay nothing for it: (..., impl, block_table?, window, softcap?, sinks?) -> (B, H, T, D).
+// that other calls pay nothing for it: (..., impl, block_table?, window, softcap?, sinks?, k_scale?, v_scale?) ->
+// (B, H, T, D).
 //
 // scale: 1/sqrt(D) where it is None. impl: run() of handle.h. Everything is checked here, because the operator is
 // called without checks in Python before it.
@@ -40,6 +41,23 @@ void add_sinks(AttentionDecodeGeneral& general, const Handle& sinks, const Handl
   general.sinks = static_cast<const float*>(sinks.data());
 }
 
+// Scales of an fp8 cache; neither belongs to a cache of q's dtype.
+void add_scales(AttentionDecodeCall& call, const Handle& k_scale, const Handle& v_scale, const Handle& q,
+                int64_t heads_kv) {
+  const float* data[2];
+  for (int i = 0; i < 2; ++i) {
+    const Handle& scale = i ? v_scale : k_scale;
+    STD_TORCH_CHECK(scale && scale.dtype() == aoti_torch_dtype_float32() && scale.dim() == 1 &&
+                        scale.numel() == heads_kv && scale.contiguous() && scale.device_type() == q.device_type() &&
+                        scale.device_index() == q.device_index(),
+                    "k_scale and v_scale of a float8_e4m3fn cache are float32, one of each KV head, contiguous, on q's "
+                    "device");
+    data[i] = static_cast<const float*>(scale.data());
+  }
+  call.scales = {data[0], data[1]};
+  call.args.dtype |= kE4m3Cache;
+}
+
 template <bool General> void attention_decode(StableIValue* stack, uint64_t, uint64_t) {
   Arguments given(stack);
   const Handle q = given.tensor(), k_cache = given.tensor(), v_cache = given.tensor(), lengths = given.tensor();
@@ -50,6 +68,8 @@ template <bool General> void attention_decode(StableIValue* stack, uint64_t, uin
   Arguments last(stack + 8);
   const std::optional<double> softcap = General ? last.optional_number() : std::nullopt;
   const Handle sinks = General ? last.optional_tensor() : Handle();
+  const Handle k_scale = General ? last.optional_tensor() : Handle();
+  const Handle v_scale = General ? last.optional_tensor() : Handle();
 
   STD_TORCH_CHECK(q.dim() == 4 && k_cache.dim() == 4 && v_cache.dim() == 4, "q and the caches have four dimensions");
   const int64_t *q_size = q.sizes(), *k_size = k_cache.sizes(), *q_stride = q.strides();
@@ -57,14 +77,17 @@ template <bool General> void attention_decode(StableIValue* stack, uint64_t, uin
   const int64_t pages = k_size[0], page = k_size[2];
   STD_TORCH_CHECK(General || T == 1, "q is (B, H, 1, D): one new query a sequence, not ", T);
   STD_TORCH_CHECK(T >= 1 && T <= 8, "unsupported: ", T, " new queries a sequence (1 to 8 are)");
+  const bool e4m3 = General && k_cache.dtype() == aoti_torch_dtype_float8_e4m3fn();
+  const int32_t cache_dtype = e4m3 ? aoti_torch_dtype_float8_e4m3fn() : q.dtype();
   for (const Handle* t : {&k_cache, &v_cache}) {
     const int64_t* size = t->sizes();
     STD_TORCH_CHECK((size[0] == B || block_table) && size[0] == pages && size[1] == Hkv && size[2] == page &&
-                        size[3] == D && t->dtype() == q.dtype() && t->device_type() == q.device_type() &&
+                        size[3] == D && t->dtype() == cache_dtype && t->device_type() == q.device_type() &&
                         t->device_index() == q.device_index(),
                     "the caches are (B, H_kv, S_max, D) of q's batch, head_dim, dtype and device, or with a block "
                     "table (pages, H_kv, page, D)");
   }
+  STD_TORCH_CHECK(e4m3 || (!k_scale && !v_scale), "k_scale and v_scale belong to a cache of float8_e4m3fn");
   AttentionDecodeCall call{};
   AttentionDecodeGeneral& general = call.general;
   const int64_t S = block_table ? add_block_table(general, block_table, q, B, page) : page;
@@ -114,6 +137,7 @@ template <bool General> void attention_decode(StableIValue* stack, uint64_t, uin
     general.softcap = float(softcap.value_or(0.));
     STD_TORCH_CHECK(general.softcap >= 0 && std::isfinite(general.softcap), "softcap is a finite number above 0");
     if (sinks) add_sinks(general, sinks, q, H);
+    if (e4m3) add_scales(call, k_scale, v_scale, q, Hkv);
     call.taken = &taken;
   }
   auto sign = [&](CallSignature& signature) {
@@ -139,7 +163,8 @@ STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
   m.def("attention_decode(Tensor q, Tensor k_cache, Tensor v_cache, Tensor lengths, float? scale, str impl) -> Tensor");
   m.def(
       "attention_decode_general(Tensor q, Tensor k_cache, Tensor v_cache, Tensor lengths, float? scale, str impl, "
-      "Tensor? block_table=None, int window=0, float? softcap=None, Tensor? sinks=None) -> Tensor");
+      "Tensor? block_table=None, int window=0, float? softcap=None, Tensor? sinks=None, Tensor? k_scale=None, Tensor? "
+      "v_scale=None) -> Tensor");
 }
 #endif
 STABLE_TORCH_LIBRARY_IMPL(fusescope, FUSESCOPE_DISPATCH_KEY, m) {

@@ -1,5 +1,5 @@
 // How a launch of v4_cluster is sized: blocks per cluster, clusters per item, blocks per SM, and when the next launch
-// may start. Measured in NOTES.md, "A cluster".
+// may start. Measured in NOTES.md, "A cluster", and NOTES_fp8.md.
 #pragma once
 #include <atomic>
 
@@ -10,6 +10,7 @@ namespace decode {
 constexpr int kMostBlocks = 16;           // of a cluster
 constexpr int kBytesOfThree = 58 * 1024;  // an SM's 228 KB hold three such blocks, but not four
 constexpr int kFewestUnits = 8;           // of a warp, where an item has several clusters or an SM one block
+constexpr int kManyUnits = 16;            // of a warp, where blocks of e4m3 are more than an SM's slots
 
 // Whether one block per SM keeps the memory busy: its 32 KB of loads under way cover 1 us of the memory's peak rate. So
 // on an H100 (3.35 TB/s), not on an H200 (4.9 TB/s). Queried once per device.
@@ -30,12 +31,13 @@ inline bool one_block_suffices() {
 // Blocks per cluster, as a power of 2: at most two blocks per SM, and one where that suffices unless warps then have
 // few units to read; at least one unit per warp. In a batch no fewer than one block per 256 units, so that the longest
 // of unequal sequences is not left to one block. `sixteen` says whether the device runs clusters of 16 for all items at
-// once.
-template <typename Sixteen> int blocks_per_cluster(int batch, int64_t items, int64_t units, Sixteen sixteen) {
+// once. More: whether two blocks are better than one that keeps the memory busy.
+template <bool More, typename Sixteen>
+int blocks_per_cluster(int batch, int64_t items, int64_t units, Sixteen sixteen) {
   int blocks = 0;
   const auto more_help = [&] {
     const int64_t doubled = items << (blocks + 1), warps = int64_t(kWarps) << (blocks + 1);
-    const bool second = doubled > multiprocessors() && units >= kFewestUnits * warps && one_block_suffices();
+    const bool second = !More && doubled > multiprocessors() && units >= kFewestUnits * warps && one_block_suffices();
     return doubled <= 2 * multiprocessors() && warps <= units && !second;
   };
   while (blocks < 4 && more_help()) ++blocks;
@@ -51,6 +53,22 @@ inline int clusters_per_item(int64_t items, int64_t units, int blocks) {
          int64_t(kFewestUnits * kWarps) << (blocks + clusters + 1) <= units)
     ++clusters;
   return clusters;
+}
+
+// The same for units of e4m3, which take a warp nearly as long as twice the bytes of 16 bits do: as many warps as have
+// work. Up to two blocks per SM; where warps keep kManyUnits, more than four, in several rounds, so that SMs with more
+// blocks than others do not decide. In between neither helps.
+inline int clusters_per_item_e4m3(int64_t items, int64_t units, int blocks) {
+  const int64_t sms = multiprocessors();
+  const auto clusters_for = [&](int64_t most_blocks, int fewest) {
+    int clusters = 0;
+    while (blocks > 0 && items << (blocks + clusters + 1) <= most_blocks &&
+           int64_t(fewest * kWarps) << (blocks + clusters + 1) <= units)
+      ++clusters;
+    return clusters;
+  };
+  const int several = clusters_for(8 * sms, kManyUnits);
+  return items << (blocks + several) > 4 * sms ? several : clusters_for(2 * sms, kFewestUnits);
 }
 
 // Bytes of shared memory, which set how many blocks an SM holds: three instead of four where the blocks, one per item,

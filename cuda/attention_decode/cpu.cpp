@@ -1,7 +1,8 @@
 // OpenMP over (sequence, KV head, 512 keys); 32 keys at a time are widened to fp32 once for all query heads that read
 // them.
 //
-// Rows are the query heads of a KV head times the query tokens. The parts of a sequence are merged in order
+// An fp8 cache is widened as it is: the scale of K's head goes into the queries, that of V's into the division at the
+// end. Rows are the query heads of a KV head times the query tokens. The parts of a sequence are merged in order
 // (log-sum-exp), so results do not depend on the number of threads.
 #include <algorithm>
 #include <cmath>
@@ -17,9 +18,12 @@ using namespace cpu_block;
 namespace {
 constexpr int kPart = 512, kKeys = 32, kAtOnce = 4, kWidest = 256;
 
-template <typename T> struct Decode {
+// C: an element of the cache.
+template <typename T, typename C> struct Decode {
+  static constexpr bool scaled = std::is_same_v<C, E4m3>;
   const AttentionDecodeArgs& a;
   const AttentionDecodeGeneral g = take_general(a);
+  const AttentionDecodeScales scales = scales_of(a);
   const int tokens = g.tokens, rows = a.heads / a.heads_kv * tokens;  // of a KV head: token r % tokens of a head
   const int head_dim = a.head_dim, width = int(padded(a.head_dim));
   const int64_t part_size = int64_t(rows) * (width + 2);  // a part: contexts, then maximum and sum of each row
@@ -40,8 +44,8 @@ template <typename T> struct Decode {
 
   // 32 rows of K or V from `row` on as fp32, `step` floats apart: where they lie if they are that already, else in the
   // buffer. Rows beyond `live` are not read.
-  const float* widened(const T* from, const int64_t* stride, int live, float* buffer, int64_t& step) const {
-    if constexpr (sizeof(T) == 4) {
+  const float* widened(const C* from, const int64_t* stride, int live, float* buffer, int64_t& step) const {
+    if constexpr (sizeof(C) == 4) {
       if (stride[3] == 1 && head_dim == width) {
         step = stride[2];
         return reinterpret_cast<const float*>(from);
@@ -49,7 +53,7 @@ template <typename T> struct Decode {
     }
     step = width;
     for (int j = 0; j < live; ++j) {
-      const T* row = from + j * stride[2];
+      const C* row = from + j * stride[2];
       float* to = buffer + j * width;
       if (stride[3] == 1) {
         pack_row(row, to, head_dim, width);
@@ -92,10 +96,11 @@ template <typename T> struct Decode {
   void part(int b, int head_kv, int first, int last, float* to) const {
     alignas(64) float keys[kKeys * kWidest], values[kKeys * kWidest], p[kKeys];
     std::vector<float> query(size_t(rows) * width, 0.f);
+    const float scale = scaled ? a.scale * scales.k[head_kv] : a.scale;
     for (int r = 0; r < rows; ++r) {
       const int64_t head = (int64_t(head_kv) * rows + r) / tokens;
       const T* q = static_cast<const T*>(a.q) + b * a.q_stride[0] + head * a.q_stride[1] + r % tokens * g.q_token;
-      for (int d = 0; d < head_dim; ++d) query[size_t(r) * width + d] = to_float(q[d * a.q_stride[2]]) * a.scale;
+      for (int d = 0; d < head_dim; ++d) query[size_t(r) * width + d] = to_float(q[d * a.q_stride[2]]) * scale;
     }
     float* const statistics = to + int64_t(rows) * width;
     std::fill_n(to, part_size, 0.f);
@@ -106,10 +111,10 @@ template <typename T> struct Decode {
       if (page < 0) continue;
       int64_t k_step, v_step;
       const float* k =
-          widened(static_cast<const T*>(a.k) + page * a.k_stride[0] + head_kv * a.k_stride[1] + inside * a.k_stride[2],
+          widened(static_cast<const C*>(a.k) + page * a.k_stride[0] + head_kv * a.k_stride[1] + inside * a.k_stride[2],
                   a.k_stride, live, keys, k_step);
       const float* v =
-          widened(static_cast<const T*>(a.v) + page * a.v_stride[0] + head_kv * a.v_stride[1] + inside * a.v_stride[2],
+          widened(static_cast<const C*>(a.v) + page * a.v_stride[0] + head_kv * a.v_stride[1] + inside * a.v_stride[2],
                   a.v_stride, live, values, v_step);
       for (int r = 0; r < rows; ++r) {
         const int from = std::max(0, begin(b, r % tokens) - row),
@@ -141,8 +146,10 @@ template <typename T> struct Decode {
     }
     const int64_t row = int64_t(head_kv) * rows + r;
     if (g.sinks && sum != 0.f) sum += std::exp(g.sinks[row / tokens] - base);
+    const float scale = scaled ? scales.v[head_kv] : 1.f;
     T* to = static_cast<T*>(a.out) + (int64_t(b) * a.heads * tokens + row) * head_dim;
-    for (int d = 0; d < head_dim; ++d) to[d] = from_float<T>(sum == 0.f ? 0.f : o[d] / sum);
+    for (int d = 0; d < head_dim; ++d)
+      to[d] = from_float<T>(sum == 0.f ? 0.f : scaled ? o[d] / sum * scale : o[d] / sum);
   }
 
   const char* run() const {
@@ -178,5 +185,8 @@ template <typename T> struct Decode {
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void*) {
-  return dispatch(args->dtype, [&](auto zero) { return Decode<decltype(zero)>{*args}.run(); });
+  return dispatch(args->dtype & ~kE4m3Cache, [&](auto zero) {
+    using T = decltype(zero);
+    return args->dtype & kE4m3Cache ? Decode<T, E4m3>{*args}.run() : Decode<T, T>{*args}.run();
+  });
 }

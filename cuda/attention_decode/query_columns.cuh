@@ -142,6 +142,8 @@ template <typename T, int Width, int Eights> struct QueryColumns {
     }
   }
 
+  static __device__ __forceinline__ bool spoilt(const char* values) { return holds_non_finite<T, Width>(values); }
+
   // The same key by key, each for the queries that see it: weight 0 times a NaN or an infinity would be NaN. first: the
   // unit's first key.
   __device__ __forceinline__ void add_to_seeing(const float (&weight)[Eights][4], const char* values, int first) {

@@ -19,12 +19,12 @@ template <int Width> struct Ring {
   static constexpr int bytes = kWarps * units * unit_bytes + int(sizeof(MergeStorage<Width>));
 };
 
-// How keys, values and queries can be loaded, of the three above.
-inline int loads_of(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g) {
+// How keys, values and queries can be loaded, of the three above. size: bytes of an element of the cache.
+inline int loads_of(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g, int size = 2) {
   const bool pairs =
       aligned(a.q, 4) && a.q_stride[2] == 1 && a.q_stride[0] % 2 == 0 && a.q_stride[1] % 2 == 0 && g.q_token % 2 == 0;
-  return (has_vectors(a.k, a.k_stride, 2) ? kKeyVectors : 0) | (has_vectors(a.v, a.v_stride, 2) ? kValueVectors : 0) |
-         (pairs ? kQueryPairs : 0);
+  return (has_vectors(a.k, a.k_stride, size) ? kKeyVectors : 0) |
+         (has_vectors(a.v, a.v_stride, size) ? kValueVectors : 0) | (pairs ? kQueryPairs : 0);
 }
 
 // Two neighbouring columns of a query row as mma takes them; zeros outside.

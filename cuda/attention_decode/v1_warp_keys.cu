@@ -150,6 +150,7 @@ template <typename T, int Lanes> const char* launch(const AttentionDecodeArgs& a
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void* stream_) {
+  if (const char* why = refuse_e4m3(*args)) return why;
   const AttentionDecodeArgs& a = *args;
   auto stream = static_cast<cudaStream_t>(stream_);
   return dispatch(a.dtype, [&](auto zero) {

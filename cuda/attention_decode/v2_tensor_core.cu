@@ -245,6 +245,7 @@ template <typename T, int Width> const char* launch(const AttentionDecodeArgs& a
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void* stream) {
+  if (const char* why = refuse_e4m3(*args)) return why;
   const AttentionDecodeArgs& a = *args;
   return dispatch_16bit(
       a.dtype,

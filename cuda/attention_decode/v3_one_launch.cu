@@ -266,6 +266,7 @@ const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void* stream) {
+  if (const char* why = refuse_e4m3(*args)) return why;
   const AttentionDecodeGeneral general = take_general(*args);
   if (args->head_dim > 128) return "unsupported: head_dim above 128 in one launch (v2_tensor_core takes up to 256)";
   return dispatch_16bit(

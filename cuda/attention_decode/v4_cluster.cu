@@ -2,7 +2,7 @@
 // of a product.
 // archs: sm_90a
 // expects: HMMA
-// takes: fp16 bf16, d<=128, softcap+sinks
+// takes: fp16 bf16, d<=128, softcap+sinks, fp8-cache
 //
 // v3's join goes through global memory: fences, a ticket and a read of pieces cost more than a small cache takes to
 // read. Blocks of a cluster send their pieces straight to the shared memory of the block that adds them (cluster.cuh).
@@ -11,101 +11,24 @@
 // clusters of the largest size leave SMs idle, an item has several clusters, whose results are joined as in v3.
 #include "../common/cluster.cuh"
 #include "../common/dependent.cuh"
+#include "byte_columns.cuh"
 #include "cluster_parts.cuh"
-#include "cluster_sizes.cuh"
-#include "query_columns.cuh"
+#include "unit_stream.cuh"
 
 namespace {
 using namespace tensor_core;
 using namespace decode;
 constexpr int kNextMayStart = 8;  // a flag of `how`, as those of loads_of()
 
-// Eights: query columns over 8. Accumulators of 8 leave registers for 16 warps per SM, of 16 for 8.
-template <int Width, int Eights> struct Shape {
-  static constexpr int blocks_per_sm = 4 / Eights;
-  static constexpr int rows = 8 * Eights;
-  static constexpr int unit_bytes = kUnitKeys * Width * 2;
-  static constexpr int stages = 12 * 1024 * Eights / unit_bytes;  // some 190 KB in flight per SM
-  static constexpr int row_floats = Width + 4;                    // against bank conflicts
-  static constexpr int chunks = rows * Width / 4;                 // of four columns
-  static constexpr int inbox_floats = rows * Width + 4 * kMostBlocks, statistics = 2 * rows * kMostBlocks;
-  static constexpr int bytes =
-      kWarps * stages * unit_bytes + (inbox_floats + statistics) * int(sizeof(float)) + int(sizeof(uint64_t));
-  // What the warps merge in lies where their rings were.
-  static_assert((rows * row_floats + 2 * rows) * int(sizeof(float)) <= stages * unit_bytes);
-};
-
-// What a warp reads of its block's units of 16 keys: every fourth one, keys and values in turn, through its ring.
-template <typename T, int Width, int Eights> struct UnitStream {
-  using S = Shape<Width, Eights>;
-  const AttentionDecodeArgs& a;
-  const AttentionDecodeGeneral& g;
-  char* ring;
-  const T *keys, *values;      // of the KV head, in page 0
-  const int32_t* block_table;  // the sequence's row, or nullptr
-  int b, low, length, how;
-  int unit, end;         // the next unit to load, and where the block's end
-  int page;              // of that unit; read one unit before it is needed. -1: not in the cache
-  int fill_at, read_at;  // stages
-  unsigned present;      // whether a unit is in the cache: bit 0 the one loaded last, bit 1 the one before
-  int loaded;
-
-  __device__ __forceinline__ void find_page() {
-    page = b;
-    if (block_table) page = unit < end ? block_table[unit * kUnitKeys / g.page] : -1;
-  }
-
-  // Starts loading the next keys or values in order.
-  template <bool Values> __device__ __forceinline__ void fill() {
-    if (unit < end) {
-      const int key = unit * kUnitKeys, row = block_table ? key % g.page : key;
-      const bool inside = page >= 0 && page < g.pages;
-      const int64_t* stride = Values ? a.v_stride : a.k_stride;
-      load_rows<T, Width>(ring + fill_at * S::unit_bytes,
-                          (Values ? values : keys) + (inside ? page : 0) * stride[0] + row * stride[2], stride[2],
-                          stride[3], inside ? low - key : 0, inside ? length - key : 0, a.head_dim,
-                          how & (Values ? kValueVectors : kKeyVectors));
-      if constexpr (Values) {
-        unit += kWarps;
-        find_page();
-      } else {
-        present = present << 1 | unsigned(inside);
-        ++loaded;
-      }
-      fill_at = fill_at + 1 == S::stages ? 0 : fill_at + 1;
-    }
-    async_copy::commit();
-  }
-
-  __device__ __forceinline__ void start() {
-    find_page();
-#pragma unroll 1
-    for (int i = 0; i < S::stages - 1; ++i) {
-      if (i % 2)
-        fill<kValueUnit>();
-      else
-        fill<kKeyUnit>();
-    }
-  }
-
-  // Waits for the next keys or values in order and refills the stage of those before, which all lanes have read.
-  template <bool Values> __device__ __forceinline__ const char* next() {
-    async_copy::wait<S::stages - 2>();
-    __syncwarp();
-    fill<Values == (S::stages % 2 == 1)>();
-    const char* const at = ring + read_at * S::unit_bytes;
-    read_at = read_at + 1 == S::stages ? 0 : read_at + 1;
-    return at;
-  }
-};
-
 // 2^log_clusters clusters of 2^log_blocks blocks per item: rows of one KV head of one sequence. One token sees all keys
-// that are loaded; code that looks at values, even if it never runs, costs a call on few keys 5 % (NOTES.md).
-template <typename T, int Width, int Eights, bool OneToken>
-__global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm) decode_cluster(
+// that are loaded; code that looks at values, even if it never runs, costs a call on few keys 5 % (NOTES.md). C: an
+// element of the cache; Scales: AttentionDecodeScales where that is E4m3, else nothing.
+template <typename T, typename C, int Width, int Eights, bool OneToken, typename... Scales>
+__global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_sm) decode_cluster(
     const __grid_constant__ AttentionDecodeArgs a, const __grid_constant__ AttentionDecodeGeneral g, int how,
-    int log_blocks, int log_clusters, uint64_t tag) {
-  using S = Shape<Width, Eights>;
+    int log_blocks, int log_clusters, uint64_t tag, Scales... scales) {
+  using S = Shape<C, Width, Eights>;
+  constexpr bool bytes = std::is_same_v<C, E4m3>;
   extern __shared__ __align__(128) char shared[];  // all of it dynamic: four small blocks just fit an SM
   float* const inbox = reinterpret_cast<float*>(shared + kWarps * S::stages * S::unit_bytes);
   float2* const inbox_statistics = reinterpret_cast<float2*>(inbox + S::inbox_floats);
@@ -128,17 +51,17 @@ __global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm)
   wait_for_previous();
   if (how & kNextMayStart) let_next_start();
 
-  QueryColumns<T, Width, Eights> columns;
+  std::conditional_t<bytes, ByteColumns<T, Width, Eights>, QueryColumns<T, Width, Eights>> columns;
   columns.load(a, g, b, head_kv, first_row, how & kQueryPairs);
   const Span span = span_of(a, g, b);
   const int first = span.low / kUnitKeys, units = (span.length + kUnitKeys - 1) / kUnitKeys - first;
   const int begin = first + int(int64_t(units) * part_of_item >> log_parts),
             end = first + int(int64_t(units) * (part_of_item + 1) >> log_parts);
-  UnitStream<T, Width, Eights> stream{a,
+  UnitStream<C, Width, Eights> stream{a,
                                       g,
                                       shared + warp * S::stages * S::unit_bytes,
-                                      static_cast<const T*>(a.k) + head_kv * a.k_stride[1],
-                                      static_cast<const T*>(a.v) + head_kv * a.v_stride[1],
+                                      static_cast<const C*>(a.k) + head_kv * a.k_stride[1],
+                                      static_cast<const C*>(a.v) + head_kv * a.v_stride[1],
                                       g.block_table ? g.block_table + b * g.table_row : nullptr,
                                       b,
                                       span.low,
@@ -152,7 +75,14 @@ __global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm)
                                       0,
                                       0};
   stream.start();
-  columns.begin(g, first_row, span.length);
+  float v_scale = 1.f;
+  if constexpr (bytes) {
+    const float k_scale = (scales.k, ...)[head_kv];
+    v_scale = (scales.v, ...)[head_kv];
+    columns.begin(a, g, first_row, span.length, k_scale);
+  } else {
+    columns.begin(g, first_row, span.length);
+  }
   int done = 0;
   for (int unit = begin + warp; unit < end; unit += kWarps) {
     float score[Eights][4];
@@ -160,7 +90,7 @@ __global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm)
     columns.scores(score, keys, a, g, unit * kUnitKeys, stream.present >> (stream.loaded - 1 - done++) & 1);
     columns.weigh(score);
     const char* const values = stream.template next<kValueUnit>();
-    if (!OneToken && seen_by_some(g, span.length, unit * kUnitKeys, kUnitKeys) && holds_non_finite<T, Width>(values))
+    if (!OneToken && seen_by_some(g, span.length, unit * kUnitKeys, kUnitKeys) && columns.spoilt(values))
       columns.add_to_seeing(score, values, unit * kUnitKeys);
     else
       columns.add(score, values);
@@ -178,16 +108,21 @@ __global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm)
       const int row = 8 * n + 2 * (lane % 4) + c;
       const float total = columns.total(n, c);
       if (lane < 4) statistics[warp * S::rows + row] = make_float2(columns.maximum[n][c], total);
-      float* const to = contexts + (warp * S::rows + row) * S::row_floats + lane / 4;
+      float* const to = contexts + (warp * S::rows + row) * S::row_floats + lane / 4 * (bytes ? 2 : 1);
 #pragma unroll
-      for (int s = 0; s < Width / 16; ++s) to[16 * s] = columns.out[s][n][c], to[16 * s + 8] = columns.out[s][n][2 + c];
+      for (int s = 0; s < Width / 16; ++s) {
+        if constexpr (bytes)
+          *reinterpret_cast<float2*>(to + 16 * s) = make_float2(columns.out[s][n][c], columns.out[s][n][2 + c]);
+        else
+          to[16 * s] = columns.out[s][n][c], to[16 * s + 8] = columns.out[s][n][2 + c];
+      }
     }
   __syncthreads();
 
   const auto store = [&](int row, int column, const Part& part) {
     const int in_group = g.tokens == 1 ? first_row + row : (first_row + row) / g.tokens;
     const float by = divisor(g, head_kv * group_of(a) + in_group, part.base(), part.sum);
-    const float inverse = by == 0.f ? 0.f : 1.f / by;
+    const float inverse = by == 0.f ? 0.f : v_scale / by;
     const int64_t at = int64_t(b) * a.heads * g.tokens + head_kv * all_rows(a, g) + first_row + row;
     *reinterpret_cast<uint2*>(static_cast<T*>(a.out) + at * a.head_dim + column) =
         uint2{pack<T>(part.context[0] * inverse, part.context[1] * inverse),
@@ -257,44 +192,55 @@ __global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm)
     store_chunk(rank + (i << log_blocks), joint.sum(own_pieces + i, clusters));
 }
 
-template <typename T, int Width, int Eights, bool OneToken>
-const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g, cudaStream_t stream) {
-  using S = Shape<Width, Eights>;
+template <typename T, typename C, int Width, int Eights, bool OneToken, typename... Scales>
+const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g, cudaStream_t stream,
+                   const Scales&... scales) {
+  using S = Shape<C, Width, Eights>;
   const int64_t items = int64_t(a.batch) * a.heads_kv * row_blocks(a, g);
   const int64_t longest = (a.seq_max + kUnitKeys - 1) / kUnitKeys,
                 seen = g.window ? (g.window + g.tokens) / kUnitKeys + 2 : longest;
   const int64_t units = seen < longest ? seen : longest;
   if (items * kMostBlocks >= int64_t(1) << 31) return "unsupported: 2^27 sequences times KV heads or more";
-  constexpr auto kernel = decode_cluster<T, Width, Eights, OneToken>;
+  constexpr auto kernel = decode_cluster<T, C, Width, Eights, OneToken, Scales...>;
   if (const char* why = allow_shared<kernel>(S::bytes > kBytesOfThree ? S::bytes : kBytesOfThree)) return why;
-  const int blocks = blocks_per_cluster(
+  constexpr bool bytes_of_few = std::is_same_v<C, E4m3> && Eights == 1;
+  const int blocks = blocks_per_cluster<bytes_of_few>(
       a.batch, items, units, [&] { return cluster::resident<kernel>(kMostBlocks, kThreads, S::bytes) >= items; });
-  const int clusters = clusters_per_item(items, units, blocks);
+  const int clusters =
+      bytes_of_few ? clusters_per_item_e4m3(items, units, blocks) : clusters_per_item(items, units, blocks);
   if (clusters && !a.workspace) {
     *a.workspace_floats = Joint::floats(items << blocks, 1 << clusters, S::chunks >> blocks);
     return nullptr;
   }
   const int bytes = blocks ? S::bytes : shared_bytes<S>(items);
-  const int how = loads_of(a, g) | (next_may_start<S>(items << clusters, blocks) ? kNextMayStart : 0);
+  const int how = loads_of(a, g, sizeof(C)) | (next_may_start<S>(items << clusters, blocks) ? kNextMayStart : 0);
   return launch_dependent(kernel, unsigned(items << blocks << clusters), kThreads, bytes, stream, 1u << blocks, a, g,
-                          how, blocks, clusters, clusters ? next_tag() : 0);
+                          how, blocks, clusters, clusters ? next_tag() : 0, scales...);
+}
+
+// C: an element of the cache; scales: of one of e4m3.
+template <typename T, typename C, typename... Scales>
+const char* launch_columns(const AttentionDecodeArgs& a, cudaStream_t stream, const Scales&... scales) {
+  const AttentionDecodeGeneral g = take_general(a);
+  return with_width<64, 128>(a.head_dim, [&](auto width) {
+    const bool one = g.tokens == 1, few = all_rows(a, g) <= 8;
+    const auto run = one ? (few ? launch<T, C, width, 1, true, Scales...> : launch<T, C, width, 2, true, Scales...>)
+                         : (few ? launch<T, C, width, 1, false, Scales...> : launch<T, C, width, 2, false, Scales...>);
+    return run(a, g, stream, scales...);
+  });
 }
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void* stream) {
-  const AttentionDecodeGeneral general = take_general(*args);
   if (args->head_dim > 128) return "unsupported: head_dim above 128 in a cluster (v2_tensor_core takes up to 256)";
   return dispatch_16bit(
-      args->dtype,
+      args->dtype & ~kE4m3Cache,
       "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v1_warp_keys takes "
       "float32)",
       [&](auto zero) {
-        return with_width<64, 128>(args->head_dim, [&](auto width) {
-          using T = decltype(zero);
-          const bool one = general.tokens == 1, few = all_rows(*args, general) <= 8;
-          const auto run = one ? (few ? launch<T, width, 1, true> : launch<T, width, 2, true>)
-                               : (few ? launch<T, width, 1, false> : launch<T, width, 2, false>);
-          return run(*args, general, static_cast<cudaStream_t>(stream));
-        });
+        using T = decltype(zero);
+        const auto on = static_cast<cudaStream_t>(stream);
+        return args->dtype & kE4m3Cache ? launch_columns<T, E4m3>(*args, on, scales_of(*args))
+                                        : launch_columns<T, T>(*args, on);
       });
 }

@@ -1,6 +1,7 @@
 // Rotary positions and the write into the KV cache for torch: fusescope::rope_cache(Tensor q, Tensor k, Tensor v,
 // Tensor? cos_sin, Tensor positions, Tensor? places, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor? block_table,
-// str impl) -> Tensor, q turned; without cos_sin it has no elements.
+// str impl, Tensor? k_scale, Tensor? v_scale) -> Tensor, q turned; without cos_sin it has no elements. The scales are
+// of caches of float8_e4m3fn.
 //
 // Nothing waits for positions, places and block_table: they are read where they lie, by the kernel.
 #include <optional>
@@ -36,20 +37,31 @@ TokenNumbers numbers(const Tensor& t, const char* name, const Tensor& q) {
           t.scalar_type() == ScalarType::Long ? 1 : 0};
 }
 
-RopeCacheStrides cache(const Tensor& t, const char* name, const Tensor& k, const Tensor& like) {
-  STD_TORCH_CHECK(t.dim() == 4 && t.sizes()[1] == k.sizes()[2] && t.sizes()[3] == k.sizes()[3] &&
-                      t.sizes()[0] == like.sizes()[0] && t.sizes()[2] == like.sizes()[2] &&
-                      t.scalar_type() == k.scalar_type() && (t.sizes()[3] == 1 || t.strides()[3] == 1),
-                  name, " is (B or pages, H_kv, places, D) of k's heads, head size and dtype, D dense");
+RopeCacheStrides cache(const Tensor& t, const char* name, const Tensor& k, const Tensor& like, ScalarType dtype) {
+  STD_TORCH_CHECK(
+      t.dim() == 4 && t.sizes()[1] == k.sizes()[2] && t.sizes()[3] == k.sizes()[3] && t.sizes()[0] == like.sizes()[0] &&
+          t.sizes()[2] == like.sizes()[2] && t.scalar_type() == dtype && (t.sizes()[3] == 1 || t.strides()[3] == 1),
+      name,
+      " is (B or pages, H_kv, places, D) of k's heads, head size and dtype, or float8_e4m3fn with scales, D dense");
   on_device_of(t, name, k);
   return {t.strides()[0], t.strides()[1], t.strides()[2]};
 }
 
+const float* scale_of(const std::optional<Tensor>& t, const char* name, const Tensor& k) {
+  STD_TORCH_CHECK(t && t->dim() == 1 && t->sizes()[0] == k.sizes()[2] && t->scalar_type() == ScalarType::Float &&
+                      t->is_contiguous(),
+                  name, " of float8_e4m3fn caches is dense float32, one of each head of k");
+  on_device_of(*t, name, k);
+  return static_cast<const float*>(t->const_data_ptr());
+}
+
 Tensor rope_cache(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& cos_sin,
                   const Tensor& positions, const std::optional<Tensor>& places, Tensor k_cache, Tensor v_cache,
-                  const std::optional<Tensor>& block_table, const std::string& impl) {
+                  const std::optional<Tensor>& block_table, const std::string& impl,
+                  const std::optional<Tensor>& k_scale, const std::optional<Tensor>& v_scale) {
   STD_TORCH_CHECK(q.dim() == 4, "q is (B, S, H, D)");
-  RopeCacheArgs args{};
+  RopeCacheCall call{};
+  RopeCacheArgs& args = call.args;
   Tensor owned[3];
   args.q = operand(q, "q", q, owned[0]);
   args.k = operand(k, "k", q, owned[1]);
@@ -59,8 +71,9 @@ Tensor rope_cache(const Tensor& q, const Tensor& k, const Tensor& v, const std::
   args.heads = int32_t(q.sizes()[2]), args.kv_heads = int32_t(k.sizes()[2]), args.head_dim = int32_t(q.sizes()[3]);
   args.positions = numbers(positions, "positions", q);
   args.places = places ? numbers(*places, "places", q) : args.positions;
-  args.k_stride = cache(k_cache, "k_cache", k, k_cache);
-  args.v_stride = cache(v_cache, "v_cache", k, k_cache);
+  const ScalarType dtype = k_scale || v_scale ? ScalarType::Float8_e4m3fn : k.scalar_type();
+  args.k_stride = cache(k_cache, "k_cache", k, k_cache, dtype);
+  args.v_stride = cache(v_cache, "v_cache", k, k_cache, dtype);
   args.pages = k_cache.sizes()[0], args.page = k_cache.sizes()[2], args.table_columns = 1;
   if (block_table) {
     const Tensor& t = *block_table;
@@ -89,7 +102,11 @@ Tensor rope_cache(const Tensor& q, const Tensor& k, const Tensor& v, const std::
   args.out = out.mutable_data_ptr();
   args.k_cache = k_cache.mutable_data_ptr(), args.v_cache = v_cache.mutable_data_ptr();
   args.dtype = dtype_of(q);
-  if (q.numel() + k.numel() > 0) run("rope_cache", impl, args, q);
+  if (dtype == ScalarType::Float8_e4m3fn) {
+    call.scales = {scale_of(k_scale, "k_scale", k), scale_of(v_scale, "v_scale", k)};
+    args.dtype |= kE4m3Cache;
+  }
+  if (q.numel() + k.numel() > 0) run("rope_cache", impl, call, q);
   return out;
 }
 }  // namespace
@@ -98,7 +115,7 @@ Tensor rope_cache(const Tensor& q, const Tensor& k, const Tensor& v, const std::
 STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
   m.def(
       "rope_cache(Tensor q, Tensor k, Tensor v, Tensor? cos_sin, Tensor positions, Tensor? places, Tensor(a!) k_cache, "
-      "Tensor(b!) v_cache, Tensor? block_table, str impl) -> Tensor");
+      "Tensor(b!) v_cache, Tensor? block_table, str impl, Tensor? k_scale=None, Tensor? v_scale=None) -> Tensor");
 }
 #endif
 STABLE_TORCH_LIBRARY_IMPL(fusescope, FUSESCOPE_DISPATCH_KEY, m) { m.impl("rope_cache", TORCH_BOX(&rope_cache)); }

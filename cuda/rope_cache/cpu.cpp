@@ -1,6 +1,8 @@
 // One token at a time: its row of cosines and sines serves all of its heads, each a vectorised pass.
+#include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "../common/cpu_convert.h"
 #include "rope_cache.cuh"
@@ -28,9 +30,25 @@ template <typename T> void turn(const T* x, const float* row, T* to, int64_t rot
   std::memcpy(to + rotary, x + rotary, size_t(depth - rotary) * sizeof(T));
 }
 
-template <typename T> void tokens_of(const RopeCacheArgs& a) {
+// The same over a scale, rounded once. rotary 0: nothing turns.
+template <typename T> void turn(const T* x, const float* row, E4m3* to, int64_t rotary, int64_t depth, float scale) {
+  const int64_t half = rotary / 2;
+  auto put = [&](int64_t i, float value) { to[i] = e4m3_of(value / scale); };
+  for (int64_t i = 0; i < half; ++i) {
+    const float first = to_float(x[i]), second = to_float(x[i + half]);
+    const float c = row ? row[i] : NAN, s = row ? row[i + half] : NAN;
+    put(i, first * c - second * s);
+    put(i + half, second * c + first * s);
+  }
+  for (int64_t i = rotary; i < depth; ++i) put(i, to_float(x[i]));
+}
+
+// C: an element of the caches.
+template <typename T, typename C> void tokens_of(const RopeCacheArgs& a) {
   const int64_t depth = a.head_dim, work = a.tokens * (a.heads + 2 * a.kv_heads) * depth;
-  auto out = static_cast<T*>(a.out), k_cache = static_cast<T*>(a.k_cache), v_cache = static_cast<T*>(a.v_cache);
+  auto out = static_cast<T*>(a.out);
+  auto k_cache = static_cast<C*>(a.k_cache), v_cache = static_cast<C*>(a.v_cache);
+  const RopeCacheScales scales = scales_of(a);
 #pragma omp parallel for schedule(static) if (a.batch * work > 8192)
   for (int64_t t = 0; t < a.batch * a.tokens; ++t) {
     const int64_t b = t / a.tokens, s = t % a.tokens;
@@ -46,8 +64,13 @@ template <typename T> void tokens_of(const RopeCacheArgs& a) {
       auto at = [&](const RopeCacheStrides& step) {
         return place.page * step.page + h * step.head + place.row * step.row;
       };
-      turn(head(a.k, h), row, k_cache + at(a.k_stride), a.rotary, depth);
-      std::memcpy(v_cache + at(a.v_stride), head(a.v, h), size_t(depth) * sizeof(T));
+      if constexpr (std::is_same_v<C, E4m3>) {
+        turn(head(a.k, h), row, k_cache + at(a.k_stride), a.rotary, depth, scales.k[h]);
+        turn(head(a.v, h), nullptr, v_cache + at(a.v_stride), 0, depth, scales.v[h]);
+      } else {
+        turn(head(a.k, h), row, k_cache + at(a.k_stride), a.rotary, depth);
+        std::memcpy(v_cache + at(a.v_stride), head(a.v, h), size_t(depth) * sizeof(T));
+      }
     }
   }
 }
@@ -55,8 +78,12 @@ template <typename T> void tokens_of(const RopeCacheArgs& a) {
 
 FUSESCOPE_KERNEL(const RopeCacheArgs* args, void*) {
   if (args->rotary > MOST) return "unsupported: more than 1024 rotated elements of a head";
-  return dispatch(args->dtype, [&](auto zero) -> const char* {
-    tokens_of<decltype(zero)>(*args);
+  return dispatch(args->dtype & ~kE4m3Cache, [&](auto zero) -> const char* {
+    using T = decltype(zero);
+    if (args->dtype & kE4m3Cache)
+      tokens_of<T, E4m3>(*args);
+    else
+      tokens_of<T, T>(*args);
     return nullptr;
   });
 }

@@ -9,7 +9,10 @@
 //
 // A place outside the cache, and a page that does not exist, is not written: for k and v of that token nothing happens.
 // A token whose position has no row in cos_sin gets NaN in the place of what would be turned.
+// Caches of e4m3 (kE4m3Cache in dtype): of k, turned in fp32, and v the quotient by the scale of the head, rounded
+// once, to nearest even; beyond the largest number the largest, NaN stays NaN.
 #pragma once
+#include "../common/e4m3.h"
 #include "../common/interface.h"
 
 // One number per token: that of token (b, s) is data[b * row + s * column] + s * rise. A first position for each
@@ -48,8 +51,24 @@ struct RopeCacheArgs {
   int32_t heads, kv_heads, head_dim;
   int32_t rotary;    // R; 0 without cos_sin
   int32_t by_token;  // 1: row b * S + s of cos_sin belongs to token (b, s)
-  int32_t dtype;     // FusescopeDtype of q, k, v, out and the caches
+  int32_t dtype;     // FusescopeDtype of q, k, v, out and the caches; with kE4m3Cache the caches are e4m3
 };
+
+// Apart from the above, so that kernels of other caches keep their arguments.
+struct RopeCacheScales {
+  const float* k;  // (H_kv,)
+  const float* v;
+};
+
+// What the binding passes: a kernel that takes caches of e4m3 finds their scales behind its arguments.
+struct RopeCacheCall {
+  RopeCacheArgs args;
+  RopeCacheScales scales;
+};
+
+inline RopeCacheScales scales_of(const RopeCacheArgs& args) {
+  return reinterpret_cast<const RopeCacheCall&>(args).scales;
+}
 
 #ifdef __CUDACC__
 #define ROPE_CACHE_BOTH __host__ __device__

@@ -3,6 +3,7 @@
 //
 // The kernel may start while the product before it ends.
 #include "../common/dependent.cuh"
+#include "../common/e4m3.cuh"
 #include "../common/row.cuh"
 #include "rope_cache.cuh"
 
@@ -44,6 +45,19 @@ template <typename Regs> struct Packs {
     Regs::write_pack(to + slot.first, first);
     if (slot.second >= 0) Regs::write_pack(to + slot.second, second);
   }
+  // The same over a scale as e4m3, a byte per element.
+  template <typename Place> __device__ __forceinline__ void write(E4m3* to, const Place& slot, float scale) const {
+    write_bytes(to + slot.first, first, scale);
+    if (slot.second >= 0) write_bytes(to + slot.second, second, scale);
+  }
+  static __device__ __forceinline__ void write_bytes(E4m3* to, const float (&from)[Regs::Width], float scale) {
+    struct alignas(Regs::Width) Bytes {
+      E4m3 value[Regs::Width];
+    } bytes;
+#pragma unroll
+    for (int e = 0; e < Regs::Width; ++e) bytes.value[e] = to_e4m3(from[e] / scale);
+    *reinterpret_cast<Bytes*>(to) = bytes;
+  }
   __device__ __forceinline__ void turn(const float* cosine, const float* sine) {
 #pragma unroll
     for (int e = 0; e < Regs::Width; ++e) {
@@ -54,8 +68,10 @@ template <typename Regs> struct Packs {
   }
 };
 
-template <typename T, bool Wide>
-__global__ void __launch_bounds__(THREADS) rope_cache_vectorised(RopeCacheArgs args, int slots, int groups) {
+// C: an element of the caches; Scales: RopeCacheScales where that is E4m3, else nothing.
+template <typename T, typename C, bool Wide, typename... Scales>
+__global__ void __launch_bounds__(THREADS) rope_cache_vectorised(RopeCacheArgs args, int slots, int groups,
+                                                                 Scales... scales) {
   constexpr int width = Wide ? 16 / int(sizeof(T)) : 1;
   using Regs = row::Registers<T, 32, width, Wide>;        // for its packs
   using Angles = row::Registers<float, 32, width, Wide>;  // the same elements in fp32
@@ -90,10 +106,10 @@ __global__ void __launch_bounds__(THREADS) rope_cache_vectorised(RopeCacheArgs a
     const int64_t head = h < keys ? h : (h < values ? h - keys : h - values);
     return static_cast<const T*>(operand.data) + b * operand.batch + s * operand.token + head * operand.head;
   };
-  auto to = [&](int h) {
-    if (h < keys) return static_cast<T*>(args.out) + (t * args.heads + h) * depth;
+  auto turned_query = [&](int h) { return static_cast<T*>(args.out) + (t * args.heads + h) * depth; };
+  auto cached = [&](int h) {
     const RopeCacheStrides& step = h < values ? args.k_stride : args.v_stride;
-    return static_cast<T*>(h < values ? args.k_cache : args.v_cache) + place.page * step.page + place.row * step.row +
+    return static_cast<C*>(h < values ? args.k_cache : args.v_cache) + place.page * step.page + place.row * step.row +
            (h < values ? h - keys : h - values) * step.head;
   };
   auto packs = [&](int h) { return turned.either(copied, h < values); };
@@ -109,36 +125,50 @@ __global__ void __launch_bounds__(THREADS) rope_cache_vectorised(RopeCacheArgs a
       const int h = first + i * groups;
       if (h >= end) break;
       if (packs(h).turns) value[i].turn(cosine, sine);
-      value[i].write(to(h), packs(h));
+      if constexpr (std::is_same_v<C, E4m3>) {
+        if (h < keys)
+          value[i].write(turned_query(h), packs(h));
+        else
+          value[i].write(cached(h), packs(h), h < values ? (scales.k, ...)[h - keys] : (scales.v, ...)[h - values]);
+      } else {
+        value[i].write(h < keys ? turned_query(h) : cached(h), packs(h));
+      }
     }
   }
 }
 
-// Whether all packs of `width` elements lie at multiples of 16 bytes.
+// Whether all packs of `width` elements lie at multiples of 16 bytes, those of the caches at multiples of their size.
 bool wide_operands(const RopeCacheArgs& a, int width) {
+  const int bytes = a.dtype & kE4m3Cache ? width : 16;
   bool fits = a.head_dim % width == 0 && a.rotary / 2 % width == 0 && aligned(a.cos_sin, 16) && aligned(a.out, 16);
   for (const RopeOperand* o : {&a.q, &a.k, &a.v})
     fits = fits && aligned(o->data, 16) && o->batch % width == 0 && o->token % width == 0 && o->head % width == 0;
   for (const RopeCacheStrides* s : {&a.k_stride, &a.v_stride})
     fits = fits && s->page % width == 0 && s->head % width == 0 && s->row % width == 0;
-  return fits && aligned(a.k_cache, 16) && aligned(a.v_cache, 16);
+  return fits && aligned(a.k_cache, bytes) && aligned(a.v_cache, bytes);
 }
 
-template <typename T, bool Wide> const char* launch(const RopeCacheArgs& args, cudaStream_t stream) {
+template <typename T, typename C, bool Wide, typename... Scales>
+const char* launch(const RopeCacheArgs& args, cudaStream_t stream, const Scales&... scales) {
   constexpr int width = Wide ? 16 / int(sizeof(T)) : 1;
   const int slots = (args.head_dim / width + 1) / 2;
   if (slots > THREADS) return "unsupported: rows that are not 16-byte vectors, of more than 256 elements";
   const int64_t blocks = args.batch * args.tokens;
   if (blocks > INT32_MAX) return "unsupported: more than 2^31 tokens";
-  return launch_dependent(rope_cache_vectorised<T, Wide>, unsigned(blocks), unsigned(THREADS), 0, stream, 1, args,
-                          slots, THREADS / slots);
+  return launch_dependent(rope_cache_vectorised<T, C, Wide, Scales...>, unsigned(blocks), unsigned(THREADS), 0, stream,
+                          1, args, slots, THREADS / slots, scales...);
 }
 }  // namespace
 
 FUSESCOPE_KERNEL(const RopeCacheArgs* args, void* stream) {
-  return dispatch(args->dtype, [&](auto zero) {
+  return dispatch(args->dtype & ~kE4m3Cache, [&](auto zero) {
     using T = decltype(zero);
     auto on = static_cast<cudaStream_t>(stream);
-    return wide_operands(*args, 16 / int(sizeof(T))) ? launch<T, true>(*args, on) : launch<T, false>(*args, on);
+    const bool wide = wide_operands(*args, 16 / int(sizeof(T)));
+    if (args->dtype & kE4m3Cache) {
+      const RopeCacheScales scales = scales_of(*args);
+      return wide ? launch<T, E4m3, true>(*args, on, scales) : launch<T, E4m3, false>(*args, on, scales);
+    }
+    return wide ? launch<T, T, true>(*args, on) : launch<T, T, false>(*args, on);
   });
 }

@@ -10,6 +10,7 @@ import torch
 
 from fusescope.measure.checking.check import compare
 from fusescope.ops.attention.describe import lengths as length_texts
+from fusescope.ops.fp8 import to_fp8
 
 CASES = (
     {"lengths": (1,), "heads": (1, 1), "dim": 64},
@@ -27,6 +28,17 @@ CASES = (
 """Lengths of 0, 1, a page and one more or less; 1, 4, 8 and 24 heads on a KV head; more rows than 16; a
 window of one key, within a tile and across tiles; a page that is not in the cache (lost); so
 many keys of so few heads that they take more blocks than a cluster has."""
+FP8_CASES = tuple(
+    given | {"fp8": True}
+    for given in (
+        *CASES,
+        {"lengths": (33, 65), "heads": (4, 4), "dim": 64},
+        {"lengths": (77,), "heads": (8, 1), "dim": 80, "softcap": 4.0},
+        {"lengths": (100, 0), "heads": (16, 2), "dim": 128},
+        {"lengths": (50,), "heads": (12, 1), "dim": 128, "tokens": 8, "window": 20},
+    )
+)
+"""The same over a cache of e4m3, and a plain one of each head size; scales differ by head."""
 
 
 @dataclass
@@ -50,7 +62,8 @@ class DecodeCase:
     def more(self) -> tuple:
         """The options as the operator takes them behind the implementation."""
         o = self.options
-        return o["block_table"], o["window"] or 0, o["softcap"], o["sinks"]
+        given = o["block_table"], o["window"] or 0, o["softcap"], o["sinks"]
+        return given if "k_scale" not in o else (*given, o["k_scale"], o["v_scale"])
 
 
 def make(
@@ -67,8 +80,10 @@ def make(
     device="cpu",
     seed=0,
     strided=False,
+    fp8=False,
 ) -> DecodeCase:
-    """What no query sees is NaN. page 0: a contiguous cache. strided: rows begin at odd addresses."""
+    """What no query sees is NaN. page 0: a contiguous cache. strided: rows begin at odd addresses. fp8: a
+    cache of e4m3, some of its values beyond the largest."""
     g = torch.Generator().manual_seed(seed)
     h, kv = heads
     room = page or 16
@@ -79,11 +94,17 @@ def make(
         return torch.randn(shape, generator=g).to(getattr(torch, dtype))
 
     q, k, v = draw(batch, h, tokens, dim) * 2, draw(batch, kv, size, dim), draw(batch, kv, size, dim)
+    scales = {}
+    if fp8:
+        scales = {f"{name}_scale": torch.linspace(0.006, 0.01, kv) for name in "kv"}
+        k, v = (to_fp8(t, scale) for t, scale in zip((k, v), scales.values()))
     dense, keys = (k.double(), v.double()), torch.arange(size)
+    if fp8:
+        dense = tuple(t * s.double()[:, None, None] for t, s in zip(dense, scales.values()))
     count = torch.tensor(lengths)
     low = (count - tokens + 1 - window).clamp(min=0) if window else torch.zeros(batch, dtype=torch.int64)
     unseen = (keys >= count[:, None]) | (keys < low[:, None])
-    k, v = (t.masked_fill(unseen[:, None, :, None], math.nan) for t in (k, v))
+    k, v = (spoilt(t, unseen[:, None, :, None], math.nan) for t in (k, v))
     table, present = None, torch.ones(batch, size, dtype=torch.bool)
     if page:
         table = torch.randperm(batch * columns, generator=g).view(batch, columns).int()
@@ -95,9 +116,19 @@ def make(
         q, k, v = _odd(q), _odd(k), _odd(v)
     given = dict(block_table=table, window=window, softcap=softcap)
     given["sinks"] = torch.linspace(-2, 3, h) if sinks else None
+    given |= scales
     given = {name: t.to(device) if isinstance(t, torch.Tensor) else t for name, t in given.items()}
     q, k, v, count = (_moved(t, device) for t in (q, k, v, count.int()))
     return DecodeCase(q, k, v, count, dense, present, given)
+
+
+def spoilt(t, where, value):
+    """t with the value where a bool tensor says, also of float8_e4m3fn, whose only such value is NaN."""
+    where = where.to(t.device)
+    if t.element_size() > 1:
+        return t.masked_fill(where, value)
+    assert math.isnan(value)
+    return t.view(torch.uint8).masked_fill(where, 0x7F).view(t.dtype)
 
 
 def _moved(t, device):
@@ -118,7 +149,9 @@ def _paged(t, table, page):
     """(pages, H_kv, page, D) of a cache (B, H_kv, S, D)."""
     b, kv, s, d = t.shape
     out = t.new_empty(b * s // page, kv, page, d)
-    out[table.long().flatten()] = t.view(b, kv, s // page, page, d).transpose(1, 2).flatten(0, 1)
+    rows = t.view(b, kv, s // page, page, d).transpose(1, 2).flatten(0, 1)
+    for to, row in zip(table.flatten().tolist(), rows):  # float8_e4m3fn takes no index of tensors
+        out[to] = row
     return out
 
 

@@ -134,8 +134,9 @@ def packed(run, causal: bool, dtype: str, device: str) -> str | None:
 
 
 def decoding(run, given: dict, dtype: str, device: str) -> str | None:
-    """NaN and infinities in V at the newest key of each sequence, which the last token alone sees, and at the
-    oldest, which with a window the first alone sees. run: of a ``decode_tools.DecodeCase``."""
+    """NaN and infinities (in e4m3, which has none, NaN alone) in V at the newest key of each sequence, which
+    the last token alone sees, and at the oldest, which with a window the first alone sees. run: of a
+    ``decode_tools.DecodeCase``."""
     case = decode_tools.make(**given, dtype=dtype, device=device)
     seen, v, page = decode_tools.sees(case), case.v, given.get("page", 0)
     at = {b: {n - 1} for b, n in enumerate(given["lengths"])}
@@ -145,7 +146,7 @@ def decoding(run, given: dict, dtype: str, device: str) -> str | None:
     if bool(spoilt.all(1).any()):
         return "this case has a sequence whose tokens all see it"
     rows = spoilt[:, None].expand(case.q.shape[:3])
-    for spoil in SPOILS:
+    for spoil in SPOILS if v.element_size() > 1 else (math.nan,):
         case.v = v.clone()
         for b, key in ((b, key) for b, keys in at.items() for key in keys):
             place = (int(case.options["block_table"][b, key // page]), key % page) if page else (b, key)
@@ -163,6 +164,16 @@ DECODING = {
     "tokens": {"lengths": (70, 40), "heads": (4, 2), "dim": 64, "tokens": 3},
     "window": {"lengths": (130, 64), "heads": (8, 1), "dim": 96, "tokens": 4, "window": 20, "page": 16},
     "many_rows": {"lengths": (90,), "heads": (12, 1), "dim": 128, "tokens": 8, "window": 33},
+    "fp8": {
+        "lengths": (130, 64),
+        "heads": (8, 1),
+        "dim": 96,
+        "tokens": 4,
+        "window": 20,
+        "page": 16,
+        "fp8": True,
+    },
+    "fp8_many_rows": {"lengths": (90,), "heads": (12, 1), "dim": 128, "tokens": 8, "window": 33, "fp8": True},
 }
 """Cases of ``decoding``."""
 DENSE = {check.__name__: check for check in (keys, values, bias, masking_bias, huge_bias, cleared_padding)}

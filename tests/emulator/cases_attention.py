@@ -253,11 +253,20 @@ def _decode(impl):
                 continue
             yield Case({"general": number}, dtypes=2, contiguous=number % 2 == 0, sms=1 + number % 4)
             yield Case({"general": number}, contiguous=True, copies="early", sms=63)
+    if families(("attention_decode",))["attention_decode"].variant(impl).takes.fp8_cache:
+        for number, given in enumerate(decode_tools.FP8_CASES):
+            how = dict(contiguous=number % 3 > 0, copies=("late", "early")[number % 2])
+            if max(given["lengths"]) <= _OF_MANY_BLOCKS:
+                yield Case({"fp8": number}, dtypes=2, sms=1 + number % 4, **how)
+                continue
+            for sms in (63, 3):  # with 3 more blocks than slots
+                yield Case({"fp8": number}, sms=sms, **how)
 
 
 def _execute_decode(op, impl, values, dtype, contiguous, seed):
-    if "general" in values:
-        given = decode_tools.CASES[values["general"]]
+    if values.keys() & {"general", "fp8"}:
+        known = decode_tools.CASES if "general" in values else decode_tools.FP8_CASES
+        given = known[next(iter(values.values()))]
         case = decode_tools.make(**given, dtype=dtype, seed=seed, strided=not contiguous)
         run = torch.ops.fusescope.attention_decode_general
         return decode_tools.wrong(run(*case.args, None, impl, *case.more), case)

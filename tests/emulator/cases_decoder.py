@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.emulator.cases import Case, Emulation, through_function
-from tests.ops.rope_tools import what_is_wrong
+from tests.ops.rope_tools import what_is_wrong, what_is_wrong_in_fp8
 from tests.ops.weight_only_tools import every_weight_is_wrong
 
 ROWS = (1, 7, 250, 520, 1000, 2056, 4096, 5000, 9000, 17000, 17001)
@@ -50,7 +50,8 @@ def _rope_cache_run(op, impl, values, dtype, contiguous, seed):
         return through_function(op, impl, values, dtype, contiguous, seed)
     import torch
 
-    return what_is_wrong(impl, getattr(torch, dtype), seed=seed)
+    dtype = getattr(torch, dtype)
+    return what_is_wrong(impl, dtype, seed=seed) or what_is_wrong_in_fp8(impl, dtype, seed=seed)
 
 
 def _linear_weight_only(impl):

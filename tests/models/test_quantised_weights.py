@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from fusescope import models
+from fusescope.core.errors import Unsupported
 from fusescope.models.describe import costs
 from tests.models.tiny_models import built, case
 
@@ -74,6 +75,67 @@ def test_a_quantised_mode_is_checked_against_the_model_with_its_weights(name):
         run.quantised = None  # against the model's own weights it is wrong
         assert checked.verify(run, run()).reason is not None
     assert 1e-4 < errors[0] < errors[1] < 0.2, "fp8 keeps three bits of a number, int8 seven of the largest"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [{"phase": "decode", "lengths": "9+17"}, {"phase": "generate", "new": 4}])
+@pytest.mark.parametrize("name", ["gpt2", "llama-small"])
+def test_an_fp8_cache_is_checked_against_a_cache_rounded_alike(name, more):
+    import torch
+
+    from fusescope.measure.model_subject import ModelCase, ModelSubject
+    from fusescope.models.run.decoder import fp8_cache
+    from fusescope.ops import fp8
+
+    subject, whole = ModelSubject(models.op(name).removeprefix("model:")), case(name, **more)
+    for dtype in ("float32", "float16"):
+        checked = ModelCase(subject, whole, dtype, "cpu", 0)
+        run = subject.make("fused-fp8-cache", checked.inputs)
+        assert checked.verify(run, run()).reason is None and checked.comparison()(run, run()) is None
+        assert 1e-3 < run.figures["relative_l2"] < 0.1 and 0 < run.figures["kl_mean"] < 0.01
+        checked.renew()
+        assert checked.verify(run).reason is None
+        run.quantised = None  # against the model's own cache it is wrong
+        assert checked.verify(run, run()).reason is not None
+    to_fp8 = fp8.to_fp8
+
+    def truncated(heads, scale):
+        return to_fp8(heads, scale).view(torch.uint8).bitwise_and(0xFE).view(torch.float8_e4m3fn)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fp8_cache.Fp8Cache, "fill", _filled_by(truncated))
+        coarse = subject.make("fused-fp8-cache", checked.inputs)
+        out = coarse()
+    assert checked.verify(coarse, out).reason is not None, "numbers of two bits are not taken for e4m3"
+
+
+def _filled_by(rounded):
+    """Fp8Cache.fill with another rounding."""
+    from fusescope.ops import fp8
+
+    def fill(self, layer, keys, values):
+        for side, rows, scale in zip((self.keys, self.values), (keys, values), self.scales[layer].values()):
+            scale.copy_(fp8.roomy(fp8.largest(rows)))
+            side[layer][:, :, : rows.shape[2]] = rounded(rows, scale)
+
+    return fill
+
+
+def test_an_fp8_cache_is_for_decoding_and_its_bytes_count():
+    from fusescope.measure.model_subject import ModelSubject
+
+    subject = ModelSubject("llama-small")
+    given = models.validate("llama-small", case("llama-small", phase="prefill"))
+    with pytest.raises(Unsupported, match="phases decode and generate: a prefill reads no cache"):
+        subject.make("fused-fp8-cache", subject.inputs(given, "float32", "cpu", 0))
+    assert "not those of bert" in models.mode("bert-base", "fused-fp8-cache").reason
+    given = models.validate("llama-small", case("llama-small", phase="decode"))
+    wide, narrow = (subject.cost(given, "float16", mode).bytes_read for mode in ("fused", "fused-fp8-cache"))
+    held = [costs.cache_bytes("llama-small", given, "float16", kind) for kind in (None, "fp8-cache")]
+    scales = 8 * subject.model.config.layers * subject.model.config.kv_heads
+    seen = given["batch"] * given["seq"] / (given["batch"] * (given["seq"] + 1))
+    assert held[1] - scales == held[0] / 2
+    assert wide - narrow == pytest.approx(seen * held[0] / 2 - scales)
 
 
 def test_quantised_weights_of_other_values_fail_the_check():

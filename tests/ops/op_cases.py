@@ -76,6 +76,8 @@ EXTRA = {
             ("full", {"page": "32"}),
             ("drawn", {"window": 7, "tokens": 2, "page": "16"}),
             ("96+1+64", {"softcap": 3.0, "page": "16", "window": 20, "sinks": "yes", "tokens": 4}),
+            ("96+5+40", {"kv_dtype": "fp8"}),
+            ("drawn", {"kv_dtype": "fp8", "page": "32", "window": 30, "tokens": 2, "sinks": "yes"}),
         )
     ],
     "embedding_layernorm": [

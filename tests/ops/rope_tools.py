@@ -7,6 +7,7 @@ import math
 
 import torch
 
+from fusescope.ops.fp8 import MOST, to_fp8
 from fusescope.ops.layer.rope_cache import rope_cache
 
 B, S, HEADS, KV, ROOM, PAGE = 3, 4, 4, 2, 48, 16
@@ -92,4 +93,56 @@ def what_is_wrong(impl: str, dtype, device="cpu", seed: int = 0) -> str | None:
                 return f"{name} of head size {depth}, {size} turned, paged {paged}"
         if any(not torch.equal(t[[0, -1]], b[[0, -1]]) for t, b in zip(around, before)):
             return f"it wrote outside of the caches, head size {depth}, paged {paged}"
+    return None
+
+
+def what_is_wrong_in_fp8(impl: str, dtype, device="cpu", seed: int = 0) -> str | None:
+    """The first case in which caches of e4m3 are not what is specified: v bit for bit, k within half a last
+    place of k in float64, other places as they were. Values beyond the largest number, infinities and NaN are
+    among them."""
+    g = torch.Generator().manual_seed(seed)
+    for depth, size, paged, apart in (
+        (16, 16, False, 0),
+        (64, 32, True, 0),
+        (24, 8, False, 1),
+        (10, 0, True, 0),
+    ):
+        packed = torch.randn((B, S, HEADS + 2 * KV, depth), generator=g).to(dtype)
+        packed[0, :2, HEADS:, 0], packed[1, 2, HEADS:, 1] = 1e4, -9e3  # turned k, and v
+        packed[2, 0, HEADS + KV :, 2], packed[2, 0, HEADS + KV :, 3] = math.inf, math.nan
+        packed[2, 2, HEADS + KV :] = torch.linspace(-0.02, 0.02, depth).to(dtype)  # subnormal numbers
+        q, k, v = packed.to(device).split((HEADS, KV, KV), 2)
+        cos_sin = torch.randn((32, size), generator=g).to(device) if size else None
+        scales = [torch.linspace(low, 1.5, KV).to(device) for low in (0.3, 0.7)]
+        pages, room = (8, PAGE) if paged else (B, ROOM)
+        before = torch.randint(0, 127, (2, pages, KV, room, depth + apart), generator=g, dtype=torch.uint8)
+        caches = before.to(device).view(torch.float8_e4m3fn)[..., :depth].unbind()
+        positions, places = (torch.tensor(t, device=device) for t in (POSITIONS, PLACES))
+        table = torch.tensor(TABLE, dtype=torch.int32, device=device) if paged else None
+        given = [t.cpu() for t in (q, k, v, *caches)]
+        none = [
+            torch.full(t.shape, -1e300, dtype=torch.float64) for t in given[3:]
+        ]  # where nothing is written
+        angles = None if cos_sin is None else cos_sin.cpu()
+        right = expected(*given[:3], angles, POSITIONS, PLACES, *none, TABLE if paged else None)
+        rope_cache(
+            *(q, k, v, cos_sin, positions, *caches, table),
+            places=places,
+            check=False,
+            impl=impl,
+            k_scale=scales[0],
+            v_scale=scales[1],
+        )
+        for name, found, want, old, scale in zip("kv", caches, right[1:], before, (s.cpu() for s in scales)):
+            found, old, written = found.cpu(), old[..., :depth], want != -1e300
+            if not torch.equal(found.view(torch.uint8)[~written], old[~written]):
+                return f"{name}: it wrote elsewhere, head size {depth}"
+            values = to_fp8(want, scale).float()[written]
+            numbers = found.float()[written]
+            if name == "v" and not torch.equal(numbers.nan_to_num(1e3), values.nan_to_num(1e3)):
+                return f"v is not rounded to nearest even, head size {depth}"
+            exact = (want / scale.double()[:, None, None]).clamp(-MOST, MOST)[written]
+            off = (numbers.double() - exact).abs() - exact.abs() * (2**-4 + 1e-5) - 2**-10 - 1e-5
+            if bool((off > 0).any()) or not torch.equal(numbers.isnan(), exact.isnan()):
+                return f"{name} is not the nearest number, head size {depth}, {size} turned, paged {paged}"
     return None

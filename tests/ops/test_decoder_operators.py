@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from rope_tools import what_is_wrong
+from rope_tools import what_is_wrong, what_is_wrong_in_fp8
 
 from fusescope import kernels
 from fusescope.core.errors import Unsupported
@@ -63,6 +63,7 @@ def test_nothing_outside_is_written_and_special_rotations_are_right(dtype, devic
     impls = ("cpu",) if device == "cpu" else ("v1_one_element", "v2_vectorised")
     for impl in impls:
         assert what_is_wrong(impl, dtype, device) is None
+        assert what_is_wrong_in_fp8(impl, dtype, device) is None
 
 
 def test_first_positions_are_those_of_all_tokens(device):
@@ -167,6 +168,23 @@ REFUSED = {
     "page": (ValueError, "pages lie in 0 … 1; block_table holds 2", lambda: _paged([[1], [2]])),
     "page size": (ValueError, "16 to 256 places, not 8", lambda: _paged([[1], [0]], 8)),
     "table": (TypeError, "block_table is an int32 tensor", _changed(block_table=torch.zeros(2, 1))),
+    "scale": (ValueError, "need k_scale and v_scale; v_scale is None", lambda: _fp8(v_scale=None)),
+    "scale of other heads": (
+        ValueError,
+        r"one number for each head of k .* not \(3,\)",
+        lambda: _fp8(k_scale=torch.ones(3)),
+    ),
+    "scale's dtype": (TypeError, "k_scale is a dense float32", lambda: _fp8(k_scale=torch.ones(2).double())),
+    "scale of 0": (
+        ValueError,
+        "v_scale holds positive finite numbers, not 0",
+        lambda: _fp8(v_scale=torch.zeros(2)),
+    ),
+    "scales of other caches": (
+        TypeError,
+        "takes float8_e4m3fn; k_cache is float32",
+        _changed(k_scale=torch.ones(2), v_scale=torch.ones(2)),
+    ),
     "gradient": (Unsupported, "forward only", _changed(q=randn(2, 3, 4, 8).requires_grad_())),
 }
 
@@ -175,6 +193,11 @@ def _at(positions, places=None):
     return _changed(
         positions=torch.tensor(positions), places=None if places is None else torch.tensor(places)
     )()
+
+
+def _fp8(**changes):
+    caches = {name: torch.zeros(2, 2, 8, 8).to(torch.float8_e4m3fn) for name in ("k_cache", "v_cache")}
+    return _changed(**caches, **{"k_scale": torch.ones(2), "v_scale": torch.ones(2)} | changes)()
 
 
 def _paged(table, page=16):

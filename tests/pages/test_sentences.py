@@ -134,7 +134,7 @@ def test_where_quantised_weights_lead_the_model_s_own_are_named():
     eight = replace(timed("fused-int8", 0.1, (8.1, 8.0, 8.2)), extra={"quantised": {"relative_l2": 0.1}})
     own = timed("fused", 0.2, (4.05, 4.0, 4.1))
     said = sentences.against([BASE, eight, own], "sdpa", "sdpa")
-    assert said == "fused-int8, 100 µs: 8.10× sdpa (810 µs); with unquantised weights fused, 200 µs"
+    assert said == "fused-int8, 100 µs: 8.10× sdpa (810 µs); without quantisation fused, 200 µs"
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ _OURS = {
     "fused": (OURS, "diamond"),
     "fused-int8": ("#BD7455", "hexagon"),
     "fused-fp8": ("#DB5A4E", "hourglass"),
+    "fused-fp8-cache": ("#C98A2B", "bowtie"),
     "fusescope": ("#9E4A47", "circle"),
     "fusescope-graph": ("#D17C73", "triangle-up"),
 }

@@ -136,12 +136,12 @@ def against(records: list[Record], baseline: str, reference: str) -> str:
     if ours and ours not in (*said, *rest[:1]) and ours.impl != reference:
         named.append(("our fastest", ours))
     if _quantised(first) and (whole := next((r for r in rows if not _quantised(r)), None)):
-        named = [("with unquantised weights", whole), *(pair for pair in named if pair[1] is not whole)]
+        named = [("without quantisation", whole), *(pair for pair in named if pair[1] is not whole)]
     return text + "".join(f"; {word} {short(r.impl)}, {numbers.time(r.ms)}" for word, r in named)
 
 
 def _quantised(record: Record) -> bool:
-    """Whether an execution mode has other weights than the model's own."""
+    """Whether an execution mode has other weights, or a cache in another dtype, than the model's own."""
     return bool((record.extra or {}).get("quantised"))
 
 

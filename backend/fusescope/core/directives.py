@@ -7,8 +7,8 @@ is given, and how its blocks share the work.
     // tiles: 2 per block, 2 blocks per SM
 
 takes: dtypes (fp32 fp16 bf16, default all), head sizes up to a number, no bias, positive scales only,
-operands that TMA can address (default: none of these limits); softcap and sinks, and score, an
-expression that modifies scores (default: not taken).
+operands that TMA can address (default: none of these limits); softcap and sinks; score, an expression that
+modifies scores; an fp8 cache (default: not taken).
 plan: lists (tile lists, the default), schedule (tile lists merged for pairs of query tiles) or parts (work
 items instead of the plan).
 tiles: query tiles per block and blocks per multiprocessor up to 64 columns of head size; of several lines the
@@ -43,6 +43,7 @@ class Inputs:
     plans: tuple[str, ...] = ("lists",)
     scored: bool = False
     expressed: bool = False
+    fp8_cache: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Takes:
     any_strides: bool = True
     scored: bool = False
     expressed: bool = False
+    fp8_cache: bool = False
 
     def accepts(self, inputs: Inputs) -> bool:
         return (
@@ -66,6 +68,7 @@ class Takes:
             and (self.any_strides or inputs.tma)
             and (self.scored or not inputs.scored)
             and (self.expressed or not inputs.expressed)
+            and (self.fp8_cache or not inputs.fp8_cache)
         )
 
 
@@ -119,7 +122,7 @@ def _takes(text: str) -> Takes:
     return replace(found, dtypes=tuple(dtypes)) if dtypes else found
 
 
-_FURTHER = {"softcap+sinks": "scored", "score": "expressed"}
+_FURTHER = {"softcap+sinks": "scored", "score": "expressed", "fp8-cache": "fp8_cache"}
 _LIMITS = {"no-bias": "bias", "scale>0": "any_scale", "tma": "any_strides"}
 
 

@@ -16,15 +16,21 @@ from fusescope import models
 from fusescope.core.records import DTYPES, Record
 from fusescope.measure.checking.check import Case, Outcome, compare, wrong_kind
 from fusescope.measure.subject import Subject
-from fusescope.models.describe.modes import COMPILES, MODES, REFERENCE_S, weights_of
+from fusescope.models.describe.family import FP8_CACHE
+from fusescope.models.describe.modes import COMPILES, MODES, REFERENCE_S, quantised_of
 from fusescope.models.run import build, modes, tolerance
 from fusescope.models.run.decoder import quantised
+from fusescope.models.run.decoder.fp8_cache import Fp8Cache
 from fusescope.models.run.fused_encoder import PACKABLE
 from fusescope.ops.base import Cost, Implementation, Tolerance
 
 
 class ModelCase(Case):
-    """Inputs of a case with the model in float64 on them; token numbers are redrawn like values."""
+    """Inputs of a case with the model in float64 on them; token numbers are redrawn like values. kept_by: the
+    fp8 cache of the run that is checked, whose contents the reference follows; known: those that it is of."""
+
+    kept_by: Fp8Cache | None = None
+    known: list[torch.Tensor] | None = None
 
     def allowed(self) -> Tolerance:
         return tolerance.tolerance(self.values["layers"], self.dtype)
@@ -34,19 +40,23 @@ class ModelCase(Case):
         super().__post_init__()
 
     def of(self, run: Callable[[], Any]) -> ModelCase:
-        """The case as a call is checked: one with quantised weights computes another model."""
+        """The case as a call is checked: one with quantised weights, or a quantised cache, computes another
+        model."""
         kind = getattr(run, "quantised", None)
         if kind is None:
             return self
         key = kind, id(self.reference)
         if key not in self.with_quantised:
             other = self.with_quantised[key] = copy.copy(self)
-            other.reference = tolerance.reference(self.module.model, self.inputs, quantised=kind)
-        return self.with_quantised[key]
+            if kind != FP8_CACHE:
+                other.reference = tolerance.reference(self.module.model, self.inputs, quantised=kind)
+        found = self.with_quantised[key]
+        found.kept_by = run.kept if kind == FP8_CACHE else None
+        return found
 
     def verify(self, run: Callable[[], Any], out: Any = None, every: bool = False) -> Outcome:
-        """As any case; of the first call with quantised weights run.figures says how far these led from the
-        model's own."""
+        """As any case; of a call with quantisation run.figures says how far that led from the model's own
+        outputs."""
         case = self.of(run)
         if case is self:
             return super().verify(run, out, every)
@@ -74,6 +84,8 @@ class ModelCase(Case):
     def against_reference(self, out: torch.Tensor) -> Outcome:
         """Padding does not count: Hugging Face leaves there what attention over padding gives, our encoder
         zeros."""
+        if self.kept_by is not None:
+            self._over_what_was_kept()
         out, ref = self._there(out)
         outcome = compare(out, ref, self.tolerance, self.precision)
         if outcome.reason is None:
@@ -85,6 +97,15 @@ class ModelCase(Case):
                     f"the result as a whole is off by {norm:.3g} of its size, allowed is {limit:.2g}",
                 )
         return outcome
+
+    def _over_what_was_kept(self) -> None:
+        """The reference over the fp8 cache as the call left it; that of the call before where it left the
+        same."""
+        now = [t.view(torch.uint8) for t in (*self.kept_by.keys, *self.kept_by.values)]
+        now += [scale for layer in self.kept_by.scales for scale in layer.values()]
+        if self.known is None or not all(map(torch.equal, self.known, now)):
+            self.known = [t.clone() for t in now]
+            self.reference = tolerance.reference(self.module.model, self.inputs, kept=self.kept_by)
 
     def _there(self, out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Result and reference of the tokens that are there."""
@@ -132,7 +153,7 @@ class ModelSubject(Subject):
         return tolerance.reference(self.model, inputs, dtype)
 
     def cost(self, values: Mapping[str, Any], dtype: str, impl: str | None = None) -> Cost:
-        return models.cost(self.name, values, dtype, impl and weights_of(impl))
+        return models.cost(self.name, values, dtype, impl and quantised_of(impl))
 
     def compile_seconds(self, impls: Iterable[str], device: str) -> float:
         kind = device.split(":")[0]

@@ -186,10 +186,10 @@ def _generates(state: url.State, choice: Choice, look: views.Look | None) -> Non
     elements.note(
         "First token: of prefill without the head, of generate with it. Share of memory's rate: the least "
         "bytes of a step (weights and cache once) over its median time, of the measured rate of reads or "
-        "copies, whichever is higher. Activations are measured on a GPU only. Quantised weights count with "
-        "their 8 bits, although beyond 16 tokens at a time these modes read more. They are checked against a "
-        "model with the same quantised weights; what quantising changes has its own columns: error and "
-        "KL divergence of the outputs, from those of the model's own weights in float64, and the likeliest "
+        "copies, whichever is higher. Activations are measured on a GPU only. Quantised weights and an fp8 "
+        "cache count with their 8 bits, although beyond 16 tokens at a time weights are read with more. They "
+        "are checked against a model with the same rounding; what quantising changes has its own columns: "
+        "error and KL divergence of the outputs, from those of the model in float64, and the likeliest "
         "token, one for each sequence of the batch."
     )
 

@@ -13,7 +13,7 @@ from fusescope.analysis import hardware, memory_plan
 from fusescope.analysis.roofline import Ceiling
 from fusescope.core import paths
 from fusescope.core.records import Run
-from fusescope.models.describe.modes import weights_of
+from fusescope.models.describe.modes import quantised_of
 from fusescope.ops.base import Cost
 from fusescope.store import library
 
@@ -68,7 +68,7 @@ def _model(name: str, impl: str, case: dict, dtype: str) -> Work:
     memory = memory_plan.predicted(
         sizes, root.count, int(case["batch"]), tokens, dtype, impl == "eager", seq if phase else 0
     )
-    return Work(models.title(name), dtype, models.cost(name, case, dtype, weights_of(impl)), memory)
+    return Work(models.title(name), dtype, models.cost(name, case, dtype, quantised_of(impl)), memory)
 
 
 def ceilings(device_name: str, summary: dict | None, work: Work) -> tuple[dict[str, Ceiling], str]:

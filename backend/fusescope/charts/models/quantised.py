@@ -1,4 +1,4 @@
-"""What quantised weights change in a model's outputs, as its record holds it."""
+"""What quantised weights, or an fp8 cache, change in a model's outputs, as its record holds it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fusescope.core.records import Record
 
 
 def changes(record: Record) -> dict[str, float | None]:
-    """By column: what quantised weights change in the outputs; empty for a mode with the model's own."""
+    """By column: what quantisation changes in the outputs; empty for a mode without."""
     found = (record.extra or {}).get("quantised")
     if not found:
         return {}

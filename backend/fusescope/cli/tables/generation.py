@@ -14,7 +14,7 @@ _HEAD = (
 
 
 def table_of(records: Sequence[Record]) -> str:
-    """A line for each record of a generating phase, by batch, and what quantised weights change; empty where
+    """A line for each record of a generating phase, by batch, and what quantisation changes; empty where
     there is none."""
     from fusescope.charts.numbers import NA, percent, three
 
@@ -38,7 +38,7 @@ def table_of(records: Sequence[Record]) -> str:
 
 
 def _quantised(records: Sequence[Record]) -> str:
-    """What quantised weights change in the outputs, a line for each record of such a mode."""
+    """What quantisation changes in the outputs, a line for each record of such a mode."""
     from fusescope.charts.models import quantised
     from fusescope.charts.numbers import NA, three
 
@@ -48,4 +48,4 @@ def _quantised(records: Sequence[Record]) -> str:
             head = list(found)
             phase, batch = r.case.get("phase"), str(r.case.get("batch"))
             body.append([r.impl, phase, batch, *(NA if v is None else three(v) for v in found.values())])
-    return table(["quantised weights", "phase", "batch", *head], body, "llrrrrr") if body else ""
+    return table(["quantised", "phase", "batch", *head], body, "llrrrrr") if body else ""

@@ -61,7 +61,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class Quantised:
-    """What quantised weights change in the outputs."""
+    """What quantised weights, or an fp8 cache, change in the outputs."""
 
     relative_l2: float | None = None
     kl_mean: float | None = None

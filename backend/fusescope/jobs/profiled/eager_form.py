@@ -18,7 +18,7 @@ def of_model(model, mode: str, inputs: Mapping[str, Any]) -> Callable[[], None] 
     if not found.graph or found.compile or not model.device.startswith("cuda"):
         return None
     if found.attention is None:
-        return _fused(model, inputs, found.weights)
+        return _fused(model, inputs, found.quantised)
     return _hugging_face(model, found, inputs)
 
 

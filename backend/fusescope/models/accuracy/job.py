@@ -225,7 +225,7 @@ def _run(model, inputs, case, mode: str, taps: _Taps, inside: bool):
         with hooks.module_outputs(module, taps.module, taps.names), watch:
             return call()
     if MODES[mode].attention is None:
-        call = fused_run.operations(model, inputs, MODES[mode].weights)
+        call = fused_run.operations(model, inputs, MODES[mode].quantised)
         return call(record=lambda name, tensor: taps.add(name, "fused", "kernel", tensor))
     return modes.make(mode, model, inputs)()
 

@@ -16,7 +16,7 @@ import numpy as np
 from fusescope import masks
 from fusescope.masks import layout
 from fusescope.models.describe import cases, catalog, tree
-from fusescope.models.describe.family import PARTS, Config, quantises
+from fusescope.models.describe.family import EIGHT_BIT, FP8_CACHE, PARTS, Config, quantises
 from fusescope.ops.base import Cost
 
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -53,7 +53,9 @@ def cost(name: str, case: Mapping[str, Any], dtype: str, quantised: str | None =
     written = case["batch"] * config.vocab if decode else valid * config.hidden
     notes = {"effective": effective, "executed": executed, "valid_tokens": valid, "tokens": tokens}
     read = float(size * (weights + tables + head + cache + pixels))
-    if quantised:
+    if quantised == FP8_CACHE and decode:
+        read -= (size - 1) * cache - _scale_bytes(config)
+    elif quantised in EIGHT_BIT:
         read -= weight_bytes(name, case, dtype) - weight_bytes(name, case, dtype, quantised)
     return Cost(sum(effective.values()), sum(executed.values()), read, float(size * written), "matrix", notes)
 
@@ -85,24 +87,32 @@ def _of_generation(name: str, config: Config, case, dtype: str, quantised: str |
 
 
 def weight_bytes(name: str, case: Mapping[str, Any], dtype: str, quantised: str | None = None) -> int:
-    """Of all weights; quantised: those of the layers in 8 bits with a float32 scale per output channel."""
+    """Of all weights; quantised, one of EIGHT_BIT: those of the layers in 8 bits with a float32 scale per
+    output channel."""
     module, config, total = catalog.family(name), catalog.config(name, case), 0
     for weight, _ in tree.rows(module, config):
         dims = weight.dims(config)
-        if quantised and weight.ours and quantises(weight.ours):
+        if quantised in EIGHT_BIT and weight.ours and quantises(weight.ours):
             total += math.prod(dims) + 4 * dims[1 if weight.transposed else 0]
         else:
             total += BYTES[dtype] * math.prod(dims)
     return total
 
 
-def cache_bytes(name: str, case: Mapping[str, Any], dtype: str) -> int | None:
-    """Of the KV cache of a generating phase, None where there is none."""
+def cache_bytes(name: str, case: Mapping[str, Any], dtype: str, quantised: str | None = None) -> int | None:
+    """Of the KV cache of a generating phase, None where there is none; quantised, FP8_CACHE: in 8 bits with
+    its scales."""
     more = {"prefill": 0, "decode": 1, "generate": case.get("new") or 0}.get(case.get("phase"))
     if more is None:
         return None
     config = catalog.config(name, case)
-    return 2 * BYTES[dtype] * case["batch"] * (case["seq"] + more) * config.kv_inner * config.layers
+    size, scales = (1, _scale_bytes(config)) if quantised == FP8_CACHE else (BYTES[dtype], 0)
+    return 2 * size * case["batch"] * (case["seq"] + more) * config.kv_inner * config.layers + scales
+
+
+def _scale_bytes(config: Config) -> int:
+    """Of K and of V a float32 number per layer and KV head."""
+    return 8 * config.layers * (config.kv_heads or config.heads)
 
 
 def _of_architecture(module, config: Config, case, counts: list[int], size: int) -> Cost:

@@ -141,6 +141,12 @@ class Weight:
         return self.theirs.replace("{i}", str(layer))
 
 
+EIGHT_BIT = ("int8", "fp8")
+"""What the weights of a decoder's layers may be quantised to."""
+FP8_CACHE = "fp8-cache"
+"""Another kind of quantisation: of the KV cache to e4m3, with a scale per layer and KV head."""
+
+
 def quantises(ours: str) -> bool:
     """Whether weight-only quantisation takes the weight that we have under this name: the matrices of the
     layers, not the embedding and the head."""

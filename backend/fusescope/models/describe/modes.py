@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fusescope.models.by_config import architecture
 from fusescope.models.describe import catalog
+from fusescope.models.describe.family import FP8_CACHE
 from fusescope.ops.base import Implementation
 
 
@@ -14,7 +15,8 @@ from fusescope.ops.base import Implementation
 class Mode:
     """kind: "ours" or "peer"; attention: Hugging Face's attn_implementation, None for our own layers; graph:
     calls replay a CUDA graph of their own; compile: torch.compile's mode, None where it is not used; devices:
-    device types it exists on; weights: "int8" or "fp8" where those of the layers are quantised."""
+    device types it exists on; quantised: "int8" or "fp8" where the weights of the layers are, "fp8-cache"
+    where the KV cache is."""
 
     name: str
     kind: str
@@ -23,7 +25,7 @@ class Mode:
     graph: bool = False
     compile: str | None = None
     devices: tuple[str, ...] = ("cpu", "cuda")
-    weights: str | None = None
+    quantised: str | None = None
 
 
 _CUDA = ("cuda",)
@@ -98,9 +100,18 @@ MODES = {
                 "which shows the accuracy, not the speed",
                 None,
                 True,
-                weights=weights,
+                quantised=weights,
             )
             for weights, words in (("int8", "int8"), ("fp8", "fp8 (e4m3)"))
+        ),
+        Mode(
+            "fused-fp8-cache",
+            "ours",
+            "our decoder over a KV cache in fp8 (e4m3), a scale per layer and KV head measured on the "
+            "prompt, which is computed in the model's dtype; phases decode and generate",
+            None,
+            True,
+            quantised=FP8_CACHE,
         ),
     )
 }
@@ -120,9 +131,9 @@ REFERENCE_S = 5.0
 """Seconds that the weights and the model in float64 take besides the arithmetic: likewise."""
 
 
-def weights_of(mode: str) -> str | None:
-    """The format of a mode's 8-bit weights; None where it has the model's own, and for what is no mode."""
-    return MODES[mode].weights if mode in MODES else None
+def quantised_of(mode: str) -> str | None:
+    """What a mode quantises (Mode.quantised); None where nothing, and for what is no mode."""
+    return MODES[mode].quantised if mode in MODES else None
 
 
 def modes(name: str, device: str = "cpu") -> list[Implementation]:
@@ -138,7 +149,7 @@ def modes(name: str, device: str = "cpu") -> list[Implementation]:
             reason = architecture.reason(module, mode)
         elif mode.attention is None and module.STRUCTURE is None:
             reason = f"{mode.name} has the layers of BERT, ViT, GPT-2 and Llama, not those of {name}"
-        elif mode.weights and module.STRUCTURE != "decoder":
+        elif mode.quantised and module.STRUCTURE != "decoder":
             reason = f"{mode.name} has the layers of GPT-2 and Llama, not those of {name}"
         elif mode.attention == "flex_attention" and module.KIND == "encoder-decoder":
             reason = f"{mode.name} does not take the position biases that {name} adds to its scores"

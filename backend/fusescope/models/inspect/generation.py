@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from fusescope.models.describe import costs
+from fusescope.models.describe.family import EIGHT_BIT
 from fusescope.models.describe.modes import MODES
 from fusescope.models.run import generation, modes
 from fusescope.models.run.build import Model
@@ -48,8 +49,8 @@ def report(
         first = float(np.median(found["first_ms"]))
         p50, p99 = np.percentile(found["token_ms"], (50, 99))
         token = {"p50": float(p50), "p99": float(p99)}
-    share, own, quantised = None, memory["weights_bytes"], MODES[mode].weights
-    if quantised:
+    share, own, quantised = None, memory["weights_bytes"], MODES[mode].quantised
+    if quantised in EIGHT_BIT:
         own = costs.weight_bytes(model.name, case, model.dtype, quantised)
     if token and gbps:
         middle = case["seq"] + (case["new"] // 2 if phase == "generate" else 0)
@@ -62,7 +63,7 @@ def report(
         "tokens_per_s": case["batch"] / token["p50"] * 1e3 if token else None,
         "memory": {
             "weights_bytes": own,
-            "cache_bytes": costs.cache_bytes(model.name, case, model.dtype),
+            "cache_bytes": costs.cache_bytes(model.name, case, model.dtype, quantised),
             "activations_bytes": memory["call_bytes"],
         },
         "roof_share": share,
@@ -72,6 +73,6 @@ def report(
 def _generation(mode: str, model: Model, inputs: Mapping[str, Any]) -> Callable[[Callable[[], None]], Any]:
     """run(mark): one generation in the mode; ``mark`` is called when a token is known."""
     if MODES[mode].attention is None:
-        return decoder_mode.generation(model, inputs, MODES[mode].weights)
+        return decoder_mode.generation(model, inputs, MODES[mode].quantised)
     module = model.view(modes.view(MODES[mode]))
     return lambda mark: generation.logits(module, inputs, mark)

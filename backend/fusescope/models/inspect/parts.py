@@ -123,7 +123,7 @@ class _Marks:
 
 
 def _fused(mode: Mode, model: Model, inputs, marks: _Marks):
-    call = fused_run.operations(model, inputs, mode.weights)
+    call = fused_run.operations(model, inputs, mode.quantised)
     return lambda: call(mark=marks.mark)
 
 

@@ -37,7 +37,7 @@ def make(name: str, model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any
         raise Unsupported(reason)
     mode = listing.MODES[name]
     if mode.attention is None:
-        return fused_run.make(model, inputs, mode.weights)
+        return fused_run.make(model, inputs, mode.quantised)
     if inputs["case"].get("phase") == "generate" and (mode.graph or mode.compile or name == "flex"):
         raise Unsupported(f"{name} runs one call of fixed lengths, and a generation is many: measure decode")
     call = forward(mode, model, inputs)

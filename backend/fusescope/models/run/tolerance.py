@@ -12,6 +12,7 @@ import torch
 from fusescope.models.run import build
 from fusescope.models.run.build import Model
 from fusescope.models.run.decoder import quantised as quantisation
+from fusescope.models.run.decoder.fp8_cache import Fp8Cache, RoundedCache
 from fusescope.ops.base import Tolerance
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -47,24 +48,38 @@ def allowed_norm(layers: int, dtype: str) -> float:
     return _NORM[dtype] * UNIT_ROUNDOFF[dtype] * math.sqrt(layers)
 
 
-def reference(model: Model, inputs: Mapping[str, Any], dtype=None, quantised: str | None = None):
+def reference(
+    model: Model,
+    inputs: Mapping[str, Any],
+    dtype=None,
+    quantised: str | None = None,
+    kept: Fp8Cache | None = None,
+):
     """The model in float64 (or another torch dtype), attention as matmul and softmax, in pieces of the
-    batch. quantised: with the weights that this quantisation leaves ("int8", "fp8")."""
+    batch. quantised: with the weights that this quantisation leaves ("int8", "fp8"). kept: over a cache that
+    is rounded as this one of a call on the inputs."""
     dtype = dtype or torch.float64
     change = quantisation.rounding(model.family, model.config, quantised) if quantised else None
     module = model.reference(dtype, change)
     with torch.no_grad():
-        return torch.cat([build.call(module, piece) for piece in pieces(model, inputs, dtype)])
+        return torch.cat([build.call(module, piece) for piece in pieces(model, inputs, dtype, kept)])
 
 
-def pieces(model: Model, inputs: Mapping[str, Any], dtype) -> Iterator[dict[str, Any]]:
+def pieces(
+    model: Model, inputs: Mapping[str, Any], dtype, kept: Fp8Cache | None = None
+) -> Iterator[dict[str, Any]]:
     """The inputs in pieces of the batch that the reference takes at once."""
     case = inputs["case"]
     scores = max(1, model.config.heads) * (1 if case.get("phase") == "decode" else case["seq"]) * case["seq"]
     cached = inputs["cache"].size // case["batch"] if "cache" in inputs else 0
     step = max(1, _PIECE // max(scores, cached))
     for b in range(0, case["batch"], step):
-        yield part(inputs, b, min(b + step, case["batch"]), dtype)
+        last = min(b + step, case["batch"])
+        found = part(inputs, b, last, dtype)
+        if kept is not None:
+            allowed = tolerance(case["layers"], model.dtype)
+            found["cache"] = RoundedCache.over(found["cache"], kept.part(b, last), allowed)
+        yield found
 
 
 def part(inputs: Mapping[str, Any], first: int, last: int, dtype) -> dict[str, Any]:

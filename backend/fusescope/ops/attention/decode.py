@@ -27,6 +27,8 @@ def attention_decode(
     window=None,
     softcap=None,
     sinks=None,
+    k_scale=None,
+    v_scale=None,
 ):
     """softmax(scale q kᵀ) v over the first lengths[b] keys of each sequence: contiguous (B, H, T, D) of q's
     dtype.
@@ -49,11 +51,20 @@ def attention_decode(
     in the softmax and adds nothing; a token without a key stays zeros. A key has no effect on a token that
     does not see it, whatever K and V hold there.
 
+    k_scale, v_scale: float32 (H_kv,), contiguous, on q's device, positive. With them k_cache and v_cache are
+    of torch.float8_e4m3fn: a key of KV head h is k_scale[h] times what the cache holds, a value v_scale[h]
+    times it; rope_cache writes such caches. The CPU kernel and v4_cluster (q of float16 or bfloat16, D up to
+    128) take them. check says of scales too whether they are read.
+
     The same lengths on the same device give the same bits. Raises TypeError and ValueError for arguments that
     break a rule, and Unsupported for what the kernel does not take.
     """
     if block_table is not None or window is not None or softcap is not None or sinks is not None:
-        return _general(q, k_cache, v_cache, lengths, scale, impl, check, block_table, window, softcap, sinks)
+        more = block_table, window, softcap, sinks, k_scale, v_scale
+        return _general(q, k_cache, v_cache, lengths, scale, impl, check, *more)
+    if k_scale is not None or v_scale is not None:
+        more = None, None, None, None, k_scale, v_scale
+        return _general(q, k_cache, v_cache, lengths, scale, impl, check, *more)
     if _dispatch.operator is not None and not _dispatch.is_compiling() and not _dispatch.modes():
         try:
             if scale is not None:
@@ -103,36 +114,49 @@ def _first_call(q, k_cache, v_cache, lengths, scale, impl, check):
 
 
 def _general(
-    q, k_cache, v_cache, lengths, scale, impl, check, block_table=None, window=None, softcap=None, sinks=None
+    q,
+    k_cache,
+    v_cache,
+    lengths,
+    scale,
+    impl,
+    check,
+    block_table=None,
+    window=None,
+    softcap=None,
+    sinks=None,
+    k_scale=None,
+    v_scale=None,
 ):
     """The call that an operator of its own takes; nothing of it is remembered."""
     import torch
 
-    _check(q, k_cache, v_cache, lengths, scale, impl, block_table)
+    _check(q, k_cache, v_cache, lengths, scale, impl, block_table, k_scale, v_scale)
     _check_window(window)
     checks.softcap(softcap)
     checks.sinks(torch, sinks, q)
     if checks.are_read(torch, check, lengths):
         columns = 1 if block_table is None else block_table.shape[1]
         checks.cache_lengths(lengths, k_cache.shape[2] * columns)
-    chosen = choose(q, general=True) if impl == "auto" else impl
+        checks.positive(k_scale=k_scale, v_scale=v_scale)
+    chosen = choose(q, general=True, fp8_cache=k_scale is not None) if impl == "auto" else impl
     sinks = None if sinks is None else sinks.to(torch.float32).contiguous()
     scale, softcap = (None if number is None else float(number) for number in (scale, softcap))
-    given, more = (q, k_cache, v_cache, lengths, scale), (block_table, window or 0, softcap, sinks)
+    given = q, k_cache, v_cache, lengths, scale
+    more = block_table, window or 0, softcap, sinks, k_scale, v_scale
     if torch.compiler.is_compiling():
         tracing.load(q.device.type, "attention_decode")
         return torch.ops.fusescope.attention_decode_general.default(*given, chosen, *more)
     return kernels.call("attention_decode_general", *given, impl=chosen, more=more)
 
 
-def choose(q, general: bool = False) -> str:
+def choose(q, general: bool = False, fp8_cache: bool = False) -> str:
     """The kernel that "auto" means: the last one for this GPU that takes the dtype; general: of those
-    that take more than one query over a padded cache."""
+    that take more than one query over a padded cache; fp8_cache: of those that take one with scales."""
     if q.device.type == "cpu":
         return "cpu"
-    return tracing.last_that_takes(
-        "attention_decode", q.device.index, q.dtype, int(q.shape[3]), False, True, False, False, general
-    )
+    facts = q.dtype, int(q.shape[3]), False, True, False, False, general, False, fp8_cache
+    return tracing.last_that_takes("attention_decode", q.device.index, *facts)
 
 
 def _fake(q, k_cache, v_cache, lengths, scale, impl):
@@ -140,15 +164,26 @@ def _fake(q, k_cache, v_cache, lengths, scale, impl):
 
 
 def _general_fake(
-    q, k_cache, v_cache, lengths, scale, impl, block_table=None, window=0, softcap=None, sinks=None
+    q,
+    k_cache,
+    v_cache,
+    lengths,
+    scale,
+    impl,
+    block_table=None,
+    window=0,
+    softcap=None,
+    sinks=None,
+    k_scale=None,
+    v_scale=None,
 ):
-    return empty_like(q, k_cache, v_cache, lengths, block_table, sinks)
+    return empty_like(q, k_cache, v_cache, lengths, block_table, sinks, k_scale, v_scale)
 
 
 register_fakes({"attention_decode": _fake, "attention_decode_general": _general_fake})
 
 
-def _check(q, k, v, lengths, scale, impl, block_table=None) -> None:
+def _check(q, k, v, lengths, scale, impl, block_table=None, k_scale=None, v_scale=None) -> None:
     import torch
 
     checks.are_tensors(torch, q=q, k_cache=k, v_cache=v, lengths=lengths)
@@ -164,7 +199,10 @@ def _check(q, k, v, lengths, scale, impl, block_table=None) -> None:
             "and the caches are "
             f"{tuple(q.shape)}, {tuple(k.shape)}, {tuple(v.shape)}"
         )
-    checks.one_dtype(torch, q=q, k_cache=k, v_cache=v)
+    if k_scale is None and v_scale is None and k.dtype != torch.float8_e4m3fn:
+        checks.one_dtype(torch, q=q, k_cache=k, v_cache=v)
+    else:
+        checks.fp8_cache(torch, q, k, v, k_scale=k_scale, v_scale=v_scale)
     if lengths.dtype != torch.int32:
         raise TypeError(f"lengths is of int32, not {lengths.dtype}")
     if lengths.dim() != 1 or lengths.shape[0] != q.shape[0] or not lengths.is_contiguous():

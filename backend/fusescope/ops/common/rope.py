@@ -69,11 +69,11 @@ def turned(x, row):
     return torch.cat((first * cos - second * sin, second * cos + first * sin, rest), -1)
 
 
-def check_shapes(q, k, v, cos_sin, k_cache, v_cache, block_table) -> None:
+def check_shapes(q, k, v, cos_sin, k_cache, v_cache, block_table, k_scale=None, v_scale=None) -> None:
     """TypeError or ValueError unless the tensors of ``rope_cache`` fit together."""
     import torch
 
-    check_tensors("rope_cache", tuple(BYTES), q=q, k=k, v=v, k_cache=k_cache, v_cache=v_cache)
+    check_caches(q, k, v, k_cache, v_cache, k_scale, v_scale)
     if (
         q.dim() != 4
         or k.shape != v.shape
@@ -122,6 +122,33 @@ def check_shapes(q, k, v, cos_sin, k_cache, v_cache, block_table) -> None:
             "cos_sin is (positions, R) or (B, S, R) on the device of q, R even and at most D = "
             f"{q.shape[3]}; not {tuple(cos_sin.shape)} on {cos_sin.device}"
         )
+
+
+def check_caches(q, k, v, k_cache, v_cache, k_scale, v_scale) -> None:
+    """TypeError or ValueError unless all are tensors of q's dtype and device, or with scales the caches of
+    float8_e4m3fn."""
+    import torch
+
+    scales = {"k_scale": k_scale, "v_scale": v_scale}
+    caches = {"k_cache": k_cache, "v_cache": v_cache}
+    fp8 = [name for name, t in caches.items() if getattr(t, "dtype", None) == torch.float8_e4m3fn]
+    if all(t is None for t in scales.values()) and not fp8:
+        check_tensors("rope_cache", tuple(BYTES), q=q, k=k, v=v, **caches)
+        return
+    check_tensors("rope_cache", tuple(BYTES), q=q, k=k, v=v)
+    check_tensors("rope_cache", ("float8_e4m3fn",), **caches)
+    for name, t in scales.items():
+        if t is None:
+            raise ValueError(f"caches of torch.float8_e4m3fn need k_scale and v_scale; {name} is None")
+        if not isinstance(t, torch.Tensor) or t.dtype != torch.float32 or not t.is_contiguous():
+            raise TypeError(f"{name} is a dense float32 tensor, one number for each head of k")
+        if k.dim() != 4 or t.shape != k.shape[2:3] or t.device != q.device:
+            raise ValueError(
+                f"{name} is (H_kv,), one number for each head of k {tuple(k.shape)}, on the device of q; not "
+                f"{tuple(t.shape)} on {t.device}"
+            )
+    if k_cache.device != q.device:
+        raise ValueError(f"the caches are on q's device {q.device}, not on {k_cache.device}")
 
 
 def check_numbers(name: str, t, q) -> None:

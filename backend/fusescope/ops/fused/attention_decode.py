@@ -9,6 +9,7 @@ from fusescope.ops.attention.describe.decode import PARAMETERS, cost, lengths, t
 from fusescope.ops.base import Peer
 from fusescope.ops.common.peers import late
 from fusescope.ops.common.tensors import generator_for, random_tensor
+from fusescope.ops.fp8 import MOST, largest, taken, to_fp8
 
 __all__ = ["DTYPES", "PARAMETERS", "TOLERANCE", "attention_decode", "cost", "tolerance", "validate"]
 
@@ -24,8 +25,8 @@ FAMILY = "attention_decode"
 def inputs(values, dtype, device, seed, contiguous=True):
     """q (B, H, T, D), k and v (B, H_kv, S_max, D), lengths int32 (B,), and of the options those that the case
     has: block_table int32 (B, S_max / page) with k and v (B · S_max / page, H_kv, page, D), window, softcap,
-    sinks (H,). contiguous=False: the dimensions 1 and 2 of a cache turned in memory, from an odd address on,
-    and q with its columns apart."""
+    sinks (H,), k_scale and v_scale (H_kv,) with k and v of e4m3. contiguous=False: the dimensions 1 and 2 of
+    a cache turned in memory, from an odd address on, and q with its columns apart."""
     import torch
 
     g = generator_for(device, seed)
@@ -33,10 +34,14 @@ def inputs(values, dtype, device, seed, contiguous=True):
     q = random_tensor((b, h, values.get("tokens", 1), d), dtype, device, g, contiguous)
     page = int(values.get("page", s))
     k, v = (random_tensor((b * s // page, kv, page, d), dtype, device, g) for _ in "kv")
+    scales = {}
+    if "kv_dtype" in values:
+        scales = {f"{name}_scale": largest(t) / MOST for name, t in (("k", k), ("v", v))}
+        k, v = (to_fp8(t, scale) for t, scale in zip((k, v), scales.values()))
     if not contiguous:
         k, v = _turned(k), _turned(v)
     counts = torch.tensor(lengths(values), dtype=torch.int32, device=device)
-    found = {"q": q, "k": k, "v": v, "lengths": counts}
+    found = {"q": q, "k": k, "v": v, "lengths": counts} | scales
     if "page" in values:
         order = torch.randperm(b * s // page, generator=g, device=device)
         found["block_table"] = order.to(torch.int32).view(b, s // page)
@@ -53,7 +58,7 @@ def _turned(cache):
     return view
 
 
-_OPTIONS = ("block_table", "window", "softcap", "sinks")
+_OPTIONS = ("block_table", "window", "softcap", "sinks", "k_scale", "v_scale")
 
 
 def arguments(inputs):
@@ -67,7 +72,8 @@ def call(inputs, impl):
 
 
 def auto(inputs):
-    return choose(inputs["q"], general=inputs["q"].shape[2] > 1 or any(name in inputs for name in _OPTIONS))
+    general = inputs["q"].shape[2] > 1 or any(name in inputs for name in _OPTIONS)
+    return choose(inputs["q"], general, "k_scale" in inputs)
 
 
 def reference(inputs):
@@ -81,7 +87,7 @@ def reference(inputs):
     for i, n in enumerate(inputs["lengths"].tolist()):
         if not n:
             continue
-        k, v = (_of_sequence(inputs, name, i, n).double() for name in "kv")
+        k, v = (_of_sequence(inputs, name, i, n) for name in "kv")
         rows = q[i].double().view(kv, h // kv * tokens, d)
         scores = (rows @ k.transpose(1, 2) * d**-0.5).view(h, tokens, n)
         scores = scores if cap is None else cap * torch.tanh(scores / cap)
@@ -96,18 +102,21 @@ def reference(inputs):
 
 
 def _of_sequence(inputs, name: str, i: int, n: int):
-    """The first n keys, or values, of a sequence, (H_kv, n, D)."""
+    """The first n keys, or values, of a sequence in float64, (H_kv, n, D)."""
     if "block_table" not in inputs:
-        return inputs[name][i, :, :n]
-    pages = inputs[name][inputs["block_table"][i].long()].transpose(0, 1)  # (H_kv, pages, page, D)
-    return pages.flatten(1, 2)[:, :n]
+        found = inputs[name][i, :, :n].double()
+    else:
+        pages = taken(inputs[name], inputs["block_table"][i].long()).transpose(0, 1)
+        found = pages.flatten(1, 2)[:, :n].double()  # of (H_kv, pages, page, D)
+    scale = inputs.get(f"{name}_scale")
+    return found if scale is None else found * scale.double()[:, None, None]
 
 
 PEERS = {
     "eager": Peer(
         late("attention.peers.decode", "eager"),
-        "matmul + mask + softmax + matmul, the heads of a KV head as rows; pages are gathered in "
-        "the call, as in all peers",
+        "matmul + mask + softmax + matmul, the heads of a KV head as rows; pages are gathered and an "
+        "fp8 cache is brought to q's dtype in the call, as in all peers",
     ),
     "sdpa": Peer(
         late("attention.peers.decode", "by_sdpa", None, False),

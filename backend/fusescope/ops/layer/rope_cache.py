@@ -197,6 +197,8 @@ def rope_cache(
     places=None,
     check=None,
     impl="auto",
+    k_scale=None,
+    v_scale=None,
 ):
     """(q turned by its positions, k_cache, v_cache): k, turned, and v are written to their places in the
     caches, which are changed in place; the rest of them is not touched.
@@ -214,6 +216,9 @@ def rope_cache(
     check: whether positions, places and pages are read first and refused by ValueError where they are
     outside, which waits for a GPU; None: on a CPU. Unchecked, what is outside is not written, and a token
     without a row in cos_sin is NaN. Two tokens for one place leave one of them there.
+    k_scale, v_scale: float32 (H_kv,), dense, on q's device, positive. With them the caches are of
+    torch.float8_e4m3fn and take k, turned in fp32, and v over the scale of their head, rounded once, to
+    nearest even; what is larger than 448 becomes 448, NaN stays NaN.
 
     impl: a kernel of cuda/rope_cache, or "auto" for the last of the ladder. Raises TypeError and ValueError
     for operands that do not fit.
@@ -223,7 +228,7 @@ def rope_cache(
     from fusescope import kernels
     from fusescope.ops.attention.dispatch import checks
 
-    rope.check_shapes(q, k, v, cos_sin, k_cache, v_cache, block_table)
+    rope.check_shapes(q, k, v, cos_sin, k_cache, v_cache, block_table, k_scale, v_scale)
     for name, t in {"positions": positions, "places": places}.items():
         if t is not None or name == "positions":
             rope.check_numbers(name, t, q)
@@ -232,11 +237,26 @@ def rope_cache(
         rope.check_values(
             q, cos_sin, positions, positions if places is None else places, k_cache, block_table
         )
-    out = kernels.call(NAME, q, k, v, cos_sin, positions, places, k_cache, v_cache, block_table, impl=impl)
+        checks.positive(k_scale=k_scale, v_scale=v_scale)
+    given = q, k, v, cos_sin, positions, places, k_cache, v_cache, block_table
+    out = kernels.call(NAME, *given, impl=impl, more=(k_scale, v_scale))
     return q if cos_sin is None else out, k_cache, v_cache
 
 
-def _fake(q, k, v, cos_sin, positions, places, k_cache, v_cache, block_table, impl):
+def _fake(
+    q,
+    k,
+    v,
+    cos_sin,
+    positions,
+    places,
+    k_cache,
+    v_cache,
+    block_table,
+    impl,
+    k_scale=None,
+    v_scale=None,
+):
     return q.new_empty((0,) if cos_sin is None else q.shape)
 
 

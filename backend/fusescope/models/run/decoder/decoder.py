@@ -48,17 +48,18 @@ class Decoder:
         stops: list[int],
         pad: int | None,
         held: Held | None = None,
+        fp8_cache: bool = False,
     ):
         """(int64 (B, S + up to new), Held): ids (B, S) with what follows; ends early where every sequence
         stopped.
 
         keep: bool (B, S), the tokens that are there; choose: logits (B, vocab) → int64 (B,); stops: tokens
         after which a sequence has only ``pad``. held: of an earlier call; the tokens that it holds from the
-        first on are not computed again.
+        first on are not computed again. fp8_cache: whether keys and values are kept in fp8.
         """
         with torch.no_grad():
             given = prompt.of(ids, keep, self.windows, new)
-            cache, starts = self._cache(given, held)
+            cache, starts = self._cache(given, held, fp8_cache)
             most = given.longest + new - 1  # the last token is not fed
             cache.reserve(given.longest, most)
             logits, places = self._prompt(given, cache, starts)
@@ -81,11 +82,16 @@ class Decoder:
                 places = places + 1
             return torch.cat(found, 1), Held(self, cache, given.followed(fed, cache))
 
-    def _cache(self, given: Prompt, held: Held | None):
+    def _cache(self, given: Prompt, held: Held | None, in_fp8: bool):
         """(the cache, int64 (B,) of the tokens of each prompt that it holds, None where there are none). A
         ring has forgotten what a shorter sequence would need: then all is computed again."""
         fits = held is not None and held.decoder is self and held.cache.windows == self.windows
-        if fits and given.slots is None and len(held.tokens) == len(given.tokens):
+        if (
+            fits
+            and held.cache.in_fp8 == in_fp8
+            and given.slots is None
+            and len(held.tokens) == len(given.tokens)
+        ):
             starts = given.common(held.tokens, held.cache.lengths)
             cut = bool((starts < held.cache.lengths).any())
             least = min((w for w in held.cache.windows if w is not None), default=None)
@@ -95,7 +101,7 @@ class Decoder:
         c = self.config
         shape = (len(given.tokens), c.kv_heads or c.heads, c.head_dim)
         rings = self.windows if given.slots is None else (None,) * c.layers
-        return Cache(rings, shape, self.dtype, self.device), None
+        return Cache(rings, shape, self.dtype, self.device, in_fp8), None
 
     def _prompt(self, given: Prompt, cache: Cache, starts):
         """(logits (B, vocab) behind the last token, position of the next token (B,)); fills the cache.
@@ -130,15 +136,15 @@ class Decoder:
         seen, at = cache.seen(sizes), cache.next(append)
 
         def attend(i, q, k, v, angles):
-            caches = cache.keys[i], cache.values[i]
-            where = at[cache.windows[i]]
-            q, keys, values = rope_cache(q, k, v, angles, places, *caches, places=where, check=False)
+            how = dict(check=False, **cache.scales[i])
+            caches, where = (cache.keys[i], cache.values[i]), at[cache.windows[i]]
+            q, keys, values = rope_cache(q, k, v, angles, places, *caches, places=where, **how)
             q = q.transpose(1, 2)
             if given.slots is not None and self.windows[i] is not None:
                 apart = given.within(sizes, keys.shape[2], self.windows[i], append)
                 bias = torch.where(apart, 0.0, _UNSEEN)[:, None, None]
-                return attention(q, keys, values, bias=bias).transpose(1, 2)
-            return attention_decode(q, keys, values, seen[cache.windows[i]], check=False).transpose(1, 2)
+                return attention(q, *cache.wide(i), bias=bias).transpose(1, 2)
+            return attention_decode(q, keys, values, seen[cache.windows[i]], **how).transpose(1, 2)
 
         tokens, places = tokens[:, None], places[:, None]
         x = self.layers(self.layers.embed(tokens, places), places, attend)

@@ -8,8 +8,11 @@ from typing import Any
 
 import torch
 
+from fusescope.core.errors import Unsupported
+from fusescope.models.describe.family import EIGHT_BIT, FP8_CACHE
 from fusescope.models.run import capture, masking
 from fusescope.models.run.build import Model
+from fusescope.models.run.decoder.fp8_cache import Fp8Cache
 from fusescope.models.run.decoder.layers import Layers, Mark, Record, turned
 from fusescope.ops.attention import attention, attention_decode, attention_varlen, prepare
 from fusescope.ops.layer import padding
@@ -18,9 +21,11 @@ from fusescope.ops.layer.rope_cache import rope_cache
 
 def make(model: Model, inputs: Mapping[str, Any], quantised: str | None = None) -> Callable[[], Any]:
     """run() of the fused decoder on these inputs; see modes.make. A generation replays its graphs itself, so
-    that its whole call represents the replay. run.quantised: as Layers has it."""
-    run = _run(FusedDecoder(model, inputs, quantised), model, inputs)
-    run.quantised = quantised
+    that its whole call represents the replay. run.quantised: as given, one of EIGHT_BIT or FP8_CACHE;
+    run.kept: the Fp8Cache of the latter, as the last call left it."""
+    decoder = FusedDecoder(model, inputs, quantised)
+    run = _run(decoder, model, inputs)
+    run.quantised, run.kept = quantised, decoder.fp8
     return run
 
 
@@ -43,11 +48,13 @@ def generation(
 
 
 class FusedDecoder:
-    """The layers of a built model on the inputs of one case (build.inputs), whose FixedCache they fill."""
+    """The layers of a built model on the inputs of one case (build.inputs), whose FixedCache they fill; with
+    FP8_CACHE an Fp8Cache besides, over which they decode."""
 
     def __init__(self, model: Model, inputs: Mapping[str, Any], quantised: str | None = None):
         self.inputs, self.case, self.cache = inputs, inputs["case"], inputs["cache"]
-        self.layers = Layers(model.family, model.config, model.module, quantised)
+        weights = quantised if quantised in EIGHT_BIT else None
+        self.layers = Layers(model.family, model.config, model.module, weights)
         self.device, self.phase = model.device, self.case["phase"]
         batch, seq = self.case["batch"], self.case["seq"]
         uneven = any(n != seq for n in inputs["lengths"])
@@ -64,6 +71,11 @@ class FusedDecoder:
             self.sizes = (self.counts + 1).to(torch.int32)
         if self.phase == "generate":
             self.tokens = inputs["forced"][:, :1].clone()
+        self.fp8 = None
+        if quantised == FP8_CACHE:
+            if self.phase == "prefill":
+                raise Unsupported("an fp8 cache is for phases decode and generate: a prefill reads no cache")
+            self.fp8 = Fp8Cache(self.cache)
 
     def __call__(self, record: Record | None = None, mark: Mark | None = None):
         """What build.call gives for the inputs, its operations launched one by one; zeros in padding that was
@@ -123,6 +135,8 @@ class FusedDecoder:
             caches = self.cache.keys[i], self.cache.values[i]
             q, *caches = rope_cache(q, k, v, angles, self.first, *caches, check=False)
             k, v = (t[:, :, : q.shape[1]] for t in caches)
+            if self.fp8:
+                self.fp8.fill(i, k, v)
             return attention(q.transpose(1, 2), k, v, self.plan, out_bshd=True).transpose(1, 2)
 
         return self.layers(x, places, attend, record, mark)
@@ -149,9 +163,11 @@ class FusedDecoder:
         places = self.counts[:, None]
 
         def attend(i, q, k, v, angles):
-            caches = self.cache.keys[i], self.cache.values[i]
-            q, keys, values = rope_cache(q, k, v, angles, self.counts, *caches, check=False)
-            return attention_decode(q.transpose(1, 2), keys, values, self.sizes, check=False).transpose(1, 2)
+            kept, how = self.cache, {"check": False}
+            if self.fp8:
+                kept, how = self.fp8, how | self.fp8.scales[i]
+            q, keys, values = rope_cache(q, k, v, angles, self.counts, kept.keys[i], kept.values[i], **how)
+            return attention_decode(q.transpose(1, 2), keys, values, self.sizes, **how).transpose(1, 2)
 
         x = self.layers(self.layers.embed(ids, places, record, mark), places, attend, record, mark)
         return self.layers.logits(x, record, mark)

@@ -92,7 +92,7 @@ class Seen:
         if window not in self._plans:
             self._plans[window] = self._plan(layer, window)
         if self.starts is not None:
-            before = (side[layer].transpose(1, 2) for side in (self.cache.keys, self.cache.values))
+            before = (side.transpose(1, 2) for side in self.cache.wide(layer))
             k, v = (torch.cat(pair, 1) for pair in zip(before, (k, v)))
         return self._plans[window], k, v
 

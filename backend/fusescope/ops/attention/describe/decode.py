@@ -65,12 +65,21 @@ PARAMETERS = (
         choices=("no", "yes"),
         omitted=True,
     ),
+    Parameter(
+        "kv_dtype",
+        "choice",
+        "q",
+        "what K and V are kept in: q, the dtype of q, or fp8 (e4m3) with a scale per KV head",
+        choices=("q", "fp8"),
+        omitted=True,
+    ),
 )
 
 
 def validate(values):
-    """The complete case, kv_heads filled in; tokens, page, window, softcap and sinks only where they are not
-    the default. ValueError for unknown keys, sizes out of bounds, and what does not fit together."""
+    """The complete case, kv_heads filled in; tokens, page, window, softcap, sinks and kv_dtype only where
+    they are not the default. ValueError for unknown keys, sizes out of bounds, and what does not fit
+    together."""
     case = complete_heads("attention_decode", PARAMETERS, values)
     lengths(case)
     if case.get("tokens", 1) > case["seq_max"]:
@@ -86,7 +95,8 @@ def lengths(values) -> tuple[int, ...]:
 
 
 def tolerance(values, dtype):
-    """It shrinks with the outputs, which average over the keys: the fewest of a token that sees any count."""
+    """It shrinks with the outputs, which average over the keys: the fewest of a token that sees any count. An
+    fp8 cache changes nothing: its values are exact in fp16 and bf16, and its scales factors in fp32."""
     counts = (n for length in set(lengths(values)) for n in _seen(values, length) if n)
     return length_texts.tolerance(min(counts, default=1), dtype)
 
@@ -105,9 +115,10 @@ def _read(values, length: int) -> int:
 
 def cost(values, dtype):
     """Two products of 2·D operations per key, query head and token that sees it, executed for every token and
-    whole tiles of 64 keys that any token sees; those keys and values, queries and the table of pages
-    once."""
+    whole tiles of 64 keys that any token sees; those keys and values, queries, the table of pages
+    and the scales of an fp8 cache once."""
     size = 4 if dtype == "float32" else 2
+    own = 1 if "kv_dtype" in values else size  # of the cache
     batch, heads, kv, d = (values[n] for n in ("batch", "heads", "kv_heads", "head_dim"))
     tokens = values.get("tokens", 1)
     seen = sum(sum(_seen(values, n)) for n in lengths(values))
@@ -116,5 +127,5 @@ def cost(values, dtype):
     q = size * d * batch * heads * tokens
     table = 4 * batch * (values["seq_max"] // int(values["page"])) if "page" in values else 0
     notes = {"live_keys": live, "mean_length": sum(lengths(values)) / batch}
-    read = q + 2 * size * d * kv * live + table
+    read = q + 2 * own * d * kv * live + table + (8 * kv if "kv_dtype" in values else 0)
     return Cost(4.0 * d * heads * seen, 4.0 * d * heads * executed, read, q, "matrix", notes)

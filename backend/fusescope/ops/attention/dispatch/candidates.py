@@ -34,14 +34,14 @@ def inputs(
     items: bool = True,
     scored: bool = False,
     expressed: bool = False,
+    fp8_cache: bool = False,
 ) -> Inputs:
     """dtype: a torch.dtype; plain: no bias, and a positive scale; scheduled: the plan is of every key or
     has a schedule; items: it is one mask for all sequences, of which work items can be made; scored: with a
-    soft-cap or sinks; expressed: with a score expression."""
+    soft-cap or sinks; expressed: with a score expression; fp8_cache: K and V of e4m3 with scales."""
     plans = ("lists", *("schedule",) * scheduled, *("parts",) * (scheduled and items))
-    return Inputs(
-        str(dtype).removeprefix("torch."), head_dim, tma, not plain, plain, plans, scored, expressed
-    )
+    limits = str(dtype).removeprefix("torch."), head_dim, tma, not plain, plain, plans
+    return Inputs(*limits, scored, expressed, fp8_cache)
 
 
 @cache

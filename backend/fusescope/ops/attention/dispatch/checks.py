@@ -218,6 +218,33 @@ def sinks(torch, given, q) -> None:
     no_gradient(torch, "attention", given, what="sinks")
 
 
+def fp8_cache(torch, q, k, v, **scales) -> None:
+    """q and a cache of e4m3, (…, H_kv, …, D), with the scales of its KV heads by name."""
+    if k.dtype != torch.float8_e4m3fn or v.dtype != torch.float8_e4m3fn:
+        raise TypeError(
+            f"{_list(scales)} belong to a cache of torch.float8_e4m3fn; k_cache and v_cache are {k.dtype} "
+            f"and {v.dtype}"
+        )
+    one_dtype(torch, q=q)
+    for name, given in scales.items():
+        if given is None:
+            raise ValueError(f"a cache of torch.float8_e4m3fn needs {_list(scales)}; {name} is None")
+        are_tensors(torch, **{name: given})
+        if given.dtype != torch.float32 or tuple(given.shape) != (k.shape[1],) or not given.is_contiguous():
+            raise ValueError(
+                f"{name} is contiguous float32, one of each of the {k.shape[1]} KV heads; this one is "
+                f"{given.dtype} of shape {tuple(given.shape)}"
+            )
+        if given.device != q.device:
+            raise ValueError(f"{name} is on q's device {q.device}, not on {given.device}")
+
+
+def positive(**scales) -> None:
+    for name, given in scales.items():
+        if given is not None and len(wrong := given[~((given > 0) & given.isfinite())]):
+            raise ValueError(f"{name} holds positive finite numbers, not {wrong[0].item():g}")
+
+
 def implementation(given) -> None:
     if not isinstance(given, str):
         raise TypeError(f'impl is the name of a kernel or "auto", not {given!r}')

@@ -1,5 +1,5 @@
 """Peers of decoding: PyTorch over the padded cache with a mask of what each token sees; pages are gathered
-into such a cache in every call."""
+into such a cache, and an fp8 cache is brought to q's dtype, in every call."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 from fusescope.core.errors import Unsupported
 from fusescope.ops.attention.peers import sdpa
 from fusescope.ops.common.peers import plain
+from fusescope.ops.fp8 import from_fp8, taken
 
 
 def _mask(inputs):
@@ -23,20 +24,21 @@ def _mask(inputs):
     if not bool(dead.any()):
         return None, None
     empty = dead.all(2)[:, None, :, None]
-    return sdpa.dead_scores(dead, k.dtype)[:, None], empty if bool(empty.any()) else None
+    return sdpa.dead_scores(dead, inputs["q"].dtype)[:, None], empty if bool(empty.any()) else None
 
 
 def _cache(inputs):
-    """A function that gives k and v as (B, H_kv, S_max, D)."""
-    k, v, table = inputs["k"], inputs["v"], inputs.get("block_table")
-    if table is None:
-        return lambda: (k, v)
-    pages = table.long()
+    """A function that gives k and v as (B, H_kv, S_max, D) of q's dtype."""
+    k, v, table, dtype = inputs["k"], inputs["v"], inputs.get("block_table"), inputs["q"].dtype
+    scales = inputs.get("k_scale"), inputs.get("v_scale")
+    pages = None if table is None else table.long()
 
-    def gathered():
-        return (t[pages].transpose(1, 2).flatten(2, 3) for t in (k, v))
+    def one(t, scale):
+        if pages is not None:
+            t = taken(t, pages).transpose(1, 2).flatten(2, 3)
+        return t if scale is None else from_fp8(t, scale, dtype)
 
-    return gathered
+    return lambda: (one(k, scales[0]), one(v, scales[1]))
 
 
 def _grouped(inputs):
