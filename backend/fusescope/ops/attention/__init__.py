@@ -1,16 +1,26 @@
-"""Fused attention as users call it: attention(), attention_varlen(), attention_decode() and prepare().
+"""Fused attention as users call it: attention(), attention_varlen(), attention_decode(), attention_fp8().
 
     from fusescope.ops.attention import attention, prepare
 
 describe/: what a case is, its cost, inputs and reference; plan/: from a mask to tile lists in one tensor;
 work/: work items of kernels that take a mask in parts; dispatch/: checks and the choice of a kernel; peers/:
-what a user could pick instead. functional.py, varlen.py and decode.py are the public functions.
+what a user could pick instead. functional.py, varlen.py, decode.py and fp8.py are the public functions.
 """
 
 from fusescope.ops.attention.decode import attention_decode
 from fusescope.ops.attention.dispatch.choice import choose
+from fusescope.ops.attention.fp8 import attention_fp8, quantise_fp8
 from fusescope.ops.attention.functional import attention
 from fusescope.ops.attention.plan.plan import Plan, prepare
 from fusescope.ops.attention.varlen import attention_varlen
 
-__all__ = ["Plan", "attention", "attention_decode", "attention_varlen", "choose", "prepare"]
+__all__ = [
+    "Plan",
+    "attention",
+    "attention_decode",
+    "attention_fp8",
+    "attention_varlen",
+    "choose",
+    "prepare",
+    "quantise_fp8",
+]
