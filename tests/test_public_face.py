@@ -16,6 +16,8 @@ FACE = {
     "attention",
     "attention_varlen",
     "attention_decode",
+    "attention_fp8",
+    "quantise_fp8",
     "prepare",
     "masks",
     "register_attention",

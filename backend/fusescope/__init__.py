@@ -9,6 +9,7 @@
 attention           softmax(scale q kᵀ + bias, where the mask keeps) v on (B, H, S, D)
 attention_varlen    the same on packed sequences, (total, H, D)
 attention_decode    1 to 8 new queries per sequence against a KV cache
+attention_fp8       attention on e4m3 operands (Hopper), which quantise_fp8 makes of 16-bit ones
 prepare             a mask's tile lists on a device, as attention takes them
 Score               an expression that scores become, such as score + slope[h] * (k - q), with its tensors
 compile_score       such an expression compiled into the kernels before it is first used
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
     from fusescope.ops.attention import Score as Score
     from fusescope.ops.attention import attention as attention
     from fusescope.ops.attention import attention_decode as attention_decode
+    from fusescope.ops.attention import attention_fp8 as attention_fp8
     from fusescope.ops.attention import attention_varlen as attention_varlen
     from fusescope.ops.attention import compile_score as compile_score
     from fusescope.ops.attention import prepare as prepare
+    from fusescope.ops.attention import quantise_fp8 as quantise_fp8
 
 __version__ = "0.1.0"
 
@@ -48,11 +51,13 @@ _HOME = {
     "Score": "fusescope.ops.attention",
     "attention": "fusescope.ops.attention",
     "attention_decode": "fusescope.ops.attention",
+    "attention_fp8": "fusescope.ops.attention",
     "attention_varlen": "fusescope.ops.attention",
     "bench": "fusescope.jobs.in_process",
     "compile_score": "fusescope.ops.attention",
     "generate": "fusescope.models",
     "prepare": "fusescope.ops.attention",
+    "quantise_fp8": "fusescope.ops.attention",
     "register_attention": "fusescope.models",
 }
 """The module of each public name; masks is a package of its own."""

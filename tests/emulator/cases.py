@@ -105,10 +105,17 @@ def results(op: str, impl: str) -> Iterator[dict]:
 
 def emulations() -> dict[str, Emulation]:
     """By operator."""
-    from tests.emulator import cases_attention, cases_decoder, cases_dense, cases_layer, cases_sparse
+    from tests.emulator import (
+        cases_attention,
+        cases_decoder,
+        cases_dense,
+        cases_fp8,
+        cases_layer,
+        cases_sparse,
+    )
 
     return {
         op: emulation
-        for module in (cases_attention, cases_decoder, cases_dense, cases_layer, cases_sparse)
+        for module in (cases_attention, cases_decoder, cases_dense, cases_fp8, cases_layer, cases_sparse)
         for op, emulation in module.EMULATIONS.items()
     }

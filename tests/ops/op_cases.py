@@ -16,7 +16,7 @@ DIAGONAL = {
 }
 """Dimensions that are also given the odd sizes all at once."""
 
-EIGHT_BIT = ("linear_weight_only",)
+EIGHT_BIT = ("linear_weight_only", "attention_fp8")
 """Operators with operands of other dtypes than the case's; what they read is in their own tests."""
 
 GATHERS = ("padding", "embedding_layernorm", "rope_cache", "attention_decode")
@@ -66,6 +66,16 @@ EXTRA = {
             (16, 528, 130, "gelu", "no"),
             (17, 33, 7, "gelu_tanh", "yes"),
             (70, 2048, 96, "none", "no"),
+        )
+    ],
+    "attention_fp8": [
+        {"batch": 2, "heads": 2, "kv_heads": 1, "head_dim": head_dim, "quantised": quantised} | options
+        for head_dim, quantised in ((64, "before"), (128, "inside"))
+        for options in (
+            {"seq": 150, "seq_k": 230, "mask": "causal"},
+            {"seq": 130, "mask": "bigbird"},
+            {"seq": 70, "seq_k": 40, "mask": "causal"},
+            {"seq": 65, "seq_k": 1300},
         )
     ],
     "attention_decode": [

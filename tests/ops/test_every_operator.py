@@ -91,7 +91,7 @@ def _try_first(op, impl, dtype, device):
 @pytest.mark.parametrize("op", ops.names())
 def test_auto_says_what_it_took(op):
     module = ops.load(op)
-    inputs = module.inputs(cases(op)[0], "float32", "cpu", seed=0)
+    inputs = module.inputs(cases(op)[0], module.DTYPES[0], "cpu", seed=0)
     run = ops.make(op, "auto", inputs)
     assert run.backend in {i.name for i in ops.implementations(op, "cpu") if i.kind == "ours"}
     assert torch.equal(ops.joined(op, run()), ops.joined(op, module.call(inputs, run.backend)))
@@ -140,7 +140,7 @@ def test_bad_cases_are_refused_by_name(op):
 @pytest.mark.parametrize("op", ops.names())
 def test_an_unknown_kernel_is_refused_by_name(op):
     module = ops.load(op)
-    inputs = module.inputs(cases(op)[0], "float32", "cpu", seed=0)
+    inputs = module.inputs(cases(op)[0], module.DTYPES[0], "cpu", seed=0)
     with pytest.raises(ValueError, match="v99_nothing"):
         ops.make(op, "v99_nothing", inputs)
     kernels.load("cpu")
@@ -152,7 +152,7 @@ def test_an_unknown_kernel_is_refused_by_name(op):
 def test_peers_change_no_settings(op):
     """What all of them need is set before; else it would be put back, and no timed call would have it."""
     module, changed = ops.load(op), {}
-    inputs = module.inputs(cases(op)[0], "float32", "cpu", seed=0)
+    inputs = module.inputs(cases(op)[0], module.DTYPES[0], "cpu", seed=0)
     for name, peer in module.PEERS.items():
         if "cpu" in peer.devices and not peer.compiles:
             with settings.kept(changed), contextlib.suppress(Unsupported):

@@ -83,7 +83,8 @@ class Cost:
     least bytes moved. ``flop_dense``: of a call that skips nothing; None where there is nothing to skip.
 
     ``unit`` names the arithmetic peak that applies: "matrix" (tensor cores where the dtype has them) or
-    "vector".
+    "vector". ``peaks``: how many times that peak of the dtype the work may reach, 2 where products have
+    operands of half as many bits.
     """
 
     flop_effective: float
@@ -93,6 +94,7 @@ class Cost:
     unit: str = "vector"
     notes: Mapping[str, Any] = field(default_factory=dict)
     flop_dense: float | None = None
+    peaks: float = 1.0
 
     @property
     def size(self) -> tuple[float, float, float]:

@@ -64,6 +64,7 @@ struct __align__(16) int4 {
 inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
 inline uint3 threadIdx, blockIdx;
@@ -315,6 +316,13 @@ inline unsigned __ballot_sync(unsigned, int mine) {
     unsigned all = 0;
     for (int i = 0; i < 32; ++i) all |= unsigned(of(i) != 0) << i;
     return all;
+  });
+}
+inline int __reduce_min_sync(unsigned, int mine) {
+  return emulator::together(mine, [](auto of) {
+    int least = of(0);
+    for (int i = 1; i < 32; ++i) least = of(i) < least ? of(i) : least;
+    return least;
   });
 }
 inline int __any_sync(unsigned lanes, int mine) { return __ballot_sync(lanes, mine) != 0; }

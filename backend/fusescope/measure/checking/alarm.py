@@ -60,6 +60,7 @@ def bound_ms(
     rate = max(
         ceilings["vector_tflops"][dtype], ceilings["matrix_tflops"][dtype] if cost.unit == "matrix" else 0.0
     )
+    rate *= cost.peaks
     by_flop = cost.flop_effective / rate / 1e9
     if by_flop > by_bytes:
         return by_flop, f"{cost.flop_effective:.4g} FLOP at {rate:.4g} TFLOP/s"

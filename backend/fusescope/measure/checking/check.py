@@ -68,7 +68,7 @@ class Case:
     def allowed(self) -> Tolerance:
         """The error that an element, and the result as a whole, may have."""
         of_elements = ops.tolerance(self.module.NAME, self.values, self.dtype)
-        return replace(of_elements, norm=NORM.get(self.dtype))
+        return replace(of_elements, norm=of_elements.norm or NORM.get(self.dtype))
 
     def renew(self) -> None:
         """Put fresh values into the same tensors: catches kernels that return cached results.

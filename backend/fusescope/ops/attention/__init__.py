@@ -1,15 +1,16 @@
-"""Fused attention as users call it: attention(), attention_varlen(), attention_decode() and prepare().
+"""Fused attention as users call it: attention(), attention_varlen(), attention_decode(), attention_fp8().
 
     from fusescope.ops.attention import attention, prepare
 
 describe/: what a case is, its cost, inputs and reference; plan/: from a mask to tile lists in one tensor;
 work/: work items of kernels that take a mask in parts; dispatch/: checks and the choice of a kernel;
-peers/: what a user could pick instead; score/: scores that an expression modifies. functional.py, varlen.py
-and decode.py are the public functions.
+peers/: what a user could pick instead; score/: scores that an expression modifies. functional.py, varlen.py,
+decode.py and fp8.py are the public functions.
 """
 
 from fusescope.ops.attention.decode import attention_decode
 from fusescope.ops.attention.dispatch.choice import choose
+from fusescope.ops.attention.fp8 import attention_fp8, quantise_fp8
 from fusescope.ops.attention.functional import attention
 from fusescope.ops.attention.plan.plan import Plan, prepare
 from fusescope.ops.attention.score import Score, compile_score
@@ -20,8 +21,10 @@ __all__ = [
     "Score",
     "attention",
     "attention_decode",
+    "attention_fp8",
     "attention_varlen",
     "choose",
     "compile_score",
     "prepare",
+    "quantise_fp8",
 ]

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from fusescope import kernels
 from fusescope.kernels import register_fakes
-from fusescope.masks import Mask
 from fusescope.ops.attention.dispatch import checks, planned, tracing
 from fusescope.ops.attention.dispatch.candidates import capability, refuse_architecture
 from fusescope.ops.attention.dispatch.choice import choose, choose_scored
 from fusescope.ops.attention.dispatch.dispatch import REFUSALS, Dispatch, empty_like, is_refusal
 from fusescope.ops.attention.dispatch.kernel_sources import takes_work_items
-from fusescope.ops.attention.plan import padding
-from fusescope.ops.attention.plan.plan import Plan, prepare, prepared
+from fusescope.ops.attention.plan import of_call, padding
+from fusescope.ops.attention.plan.plan import Plan
 from fusescope.ops.attention.score import compiled
 from fusescope.ops.attention.score import score as scores
 from fusescope.ops.attention.work import parts
@@ -129,7 +128,7 @@ def _first_call(q, k, v, mask, bias, scale, impl, out_bshd):
     import torch
 
     _check(q, k, v, mask, bias, scale, impl)
-    plan = mask if isinstance(mask, Plan) else _plan(torch, mask, q, k)
+    plan = of_call.plan_of(mask, q, k)
     if plan is not None and _when_it_runs(impl):
         planned.load()
         scale = None if scale is None else float(scale)
@@ -162,7 +161,7 @@ def _cleared(q, k, v, mask):
     _check(q, k, v, None, None, None, "auto")
     if torch.compiler.is_compiling():
         raise RuntimeError("clear_padding is not for compiled code: clear K and V before it")
-    plan = mask if isinstance(mask, Plan) else _plan(torch, mask, q, k)
+    plan = of_call.plan_of(mask, q, k)
     if plan is None:
         return k, v, mask
     checks.plan(plan, q, k)
@@ -180,7 +179,7 @@ def _scored(q, k, v, mask, bias, scale, impl, out_bshd, softcap, sinks, score):
     if score is not None:
         checks.one_of_softcap_and_score(softcap)
         score = scores.of(score)
-    plan = mask if isinstance(mask, Plan) else _plan(torch, mask, q, k)
+    plan = of_call.plan_of(mask, q, k)
     if plan is not None:
         checks.plan(plan, q, k)
     plain = bias is None and (scale is None or scale > 0)
@@ -205,28 +204,6 @@ def _traced(chosen: str, plan: Plan | None, q):
         tracing.refuse_work_items_without_a_plan()
     sizes = (plan.key, int(q.shape[0]), int(q.shape[1]), int(q.shape[3]))
     return tracing.buffer(*sizes), tracing.layout(*sizes)
-
-
-def _plan(torch, mask, q, k) -> Plan | None:
-    """The plan for what was given as a mask; None = every key."""
-    if mask is None:
-        return None
-    seq_q, seq_k, device = q.shape[2], k.shape[2], q.device
-    if torch.compiler.is_compiling():
-        tracing.refuse_an_unprepared_mask()
-    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-        found = prepared(mask, seq_q, seq_k, device) if isinstance(mask, Mask) else None
-        if found is None:
-            raise RuntimeError(
-                "under CUDA graph capture a mask must be prepared: "
-                "pass prepare(mask, seq_q, seq_k, device), made before"
-            )
-        return found
-    if isinstance(mask, Mask) and mask.sequences not in (None, q.shape[0]):
-        raise ValueError(f"mask {mask} is written for {mask.sequences} sequences, the batch is {q.shape[0]}")
-    if isinstance(mask, torch.Tensor):
-        checks.broadcastable("a mask tensor", mask, q, k)
-    return prepare(mask, seq_q, seq_k, device)
 
 
 def _fake(q, k, v, impl, plan=None, layout="", scale=None, bias=None, out_bshd=False):

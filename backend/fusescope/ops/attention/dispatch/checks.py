@@ -77,8 +77,8 @@ def _has_tangent(torch, t) -> bool:
     return torch._C._functorch.is_functorch_wrapped_tensor(t) or forward_ad.unpack_dual(t).tangent is not None
 
 
-def dense(torch, q, k, v) -> None:
-    """q, k and v of ``attention``."""
+def dense(torch, q, k, v, function: str = "attention") -> None:
+    """q, k and v of ``attention``, or of another function on the same."""
     are_tensors(torch, q=q, k=k, v=v)
     if q.dim() != 4 or k.dim() != 4 or v.dim() != 4:
         raise ValueError(
@@ -98,7 +98,7 @@ def dense(torch, q, k, v) -> None:
     if 0 in q.shape or 0 in k.shape:
         raise ValueError(f"every size is at least 1; q, k, v are {shapes(q, k, v)}")
     heads_and_head_size(q.shape[1], k.shape[1], q.shape[3])
-    no_gradient(torch, "attention", q, k, v)
+    no_gradient(torch, function, q, k, v)
 
 
 def plan(given: Plan, q, k) -> None:
