@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "../attention/cpu_tiles.h"
-#include "cpu_e4m3.h"
+#include "../common/e4m3.h"
 #include "cpu_quantise.h"
 
 using namespace fusescope_cpu;
@@ -33,8 +33,8 @@ template <int D> Widened widen(const AttentionFp8Args& a, int64_t kv) {
     const float scale = a.k_scale[kv * k_tiles + t];
     for (int key = 0; key < kSide; ++key)
       for (int c = 0; c < D; ++c) {
-        to.keys[(size_t(t) * D + c) * kSide + key] = e4m3_value(a.k8[at + row_byte<D>(key, c)]) * scale;
-        to.values[(size_t(t) * kSide + key) * D + c] = e4m3_value(a.v8[at + value_byte(c, key)]);
+        to.keys[(size_t(t) * D + c) * kSide + key] = to_float(E4m3{a.k8[at + row_byte<D>(key, c)]}) * scale;
+        to.values[(size_t(t) * kSide + key) * D + c] = to_float(E4m3{a.v8[at + value_byte(c, key)]});
       }
   }
   return to;
@@ -72,7 +72,7 @@ template <typename T, int D> struct Attend {
     }
     const float reference = row.reference == -INFINITY ? 0.f : row.reference;
     for (int j = 0; j < kSide; ++j) {
-      s[j] = s[j] == -INFINITY ? 0.f : e4m3_value(to_e4m3(std::exp2(s[j] - reference)));
+      s[j] = s[j] == -INFINITY ? 0.f : to_float(e4m3_of(std::exp2(s[j] - reference)));
       row.sum += s[j];
     }
     return shrink;
@@ -85,7 +85,7 @@ template <typename T, int D> struct Attend {
     const int64_t at = (head * q_tiles + t) * kSide * D;
     const float factor = a.q_scale[head * q_tiles + t] * a.scale * float(M_LOG2E);
     for (int r = 0; r < kSide; ++r)
-      for (int c = 0; c < D; ++c) q[r * D + c] = e4m3_value(a.q8[at + row_byte<D>(r, c)]) * factor;
+      for (int c = 0; c < D; ++c) q[r * D + c] = to_float(E4m3{a.q8[at + row_byte<D>(r, c)]}) * factor;
     const int count = std::min(kSide, a.seq_q - t * kSide);
     const int64_t list = int64_t(b * a.mask_stride_b + h * a.mask_stride_h) * q_tiles + t;
     const int begin = a.row_ptr ? a.row_ptr[list] : 0, end = a.row_ptr ? a.row_ptr[list + 1] : k_tiles;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "../common/cpu.h"
-#include "cpu_e4m3.h"
+#include "../common/e4m3.h"
 #include "rotation.h"
 #include "tiles.h"
 
@@ -50,7 +50,7 @@ template <typename T, int D> struct Quantise {
     *scale = scale_of(most);
     for (int r = 0; r < FP8_TILE; ++r)
       for (int c = 0; c < D; ++c)
-        to[row_byte<D>(r, c)] = std::isfinite(x[r][c]) && !lost[r] ? to_e4m3(x[r][c] / *scale) : 0x7f;
+        to[row_byte<D>(r, c)] = std::isfinite(x[r][c]) && !lost[r] ? e4m3_of(x[r][c] / *scale).bits : 0x7f;
   }
 
   const char* run() const {
@@ -83,7 +83,8 @@ template <typename T, int D> struct Quantise {
         float x[D] = {};
         if (first + key < a.seq_k) read(x, a.v, a.v_stride, b, h, first + key);
         for (float value : x) lost[key] = lost[key] || !std::isfinite(value);
-        for (int c = 0; c < D; ++c) v8[value_byte(c, key)] = lost[key] ? 0 : to_e4m3(x[c] / a.v_scale[head * D + c]);
+        for (int c = 0; c < D; ++c)
+          v8[value_byte(c, key)] = lost[key] ? 0 : e4m3_of(x[c] / a.v_scale[head * D + c]).bits;
       }
       rows(a.k, a.k_stride, b, h, first, a.seq_k, lost, a.k8 + i * kBytes, a.k_scale + i);
     }

@@ -7,7 +7,7 @@
 
 namespace fp8 {
 
-// Codes of a tile for a query tile, beside those of attention.cuh (-1 all live, else a bitmap).
+// Codes of a tile for a query tile, in addition to those of attention.cuh (-1 all live, else a bitmap).
 constexpr int kDead = -2, kByIndex = -3;  // kByIndex: live up to the diagonal or the last key
 
 // D columns, WG consumer warpgroups of 64 rows, and the producer, which is the last.
@@ -26,11 +26,11 @@ template <int D_> struct Shape {
   static constexpr int bytes = 1024 + data_bytes + 1024;
 };
 
-// What the producer says of a round (an item of work), beside its queries; head -1 is the end.
+// What the producer says of a round (an item of work) with its queries; head -1 is the end.
 struct alignas(16) Round {
   int head, q_block, steps;  // steps: whether there are any
 };
-// Of a step, beside its keys: their tile, whether it is the item's last, and for each warpgroup the code of the tile
+// Of a step, with its keys: their tile, whether it is the item's last, and for each warpgroup the code of the tile
 // and what its scores are multiplied with.
 struct alignas(8) Codes {
   int code;
