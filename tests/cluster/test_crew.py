@@ -228,6 +228,7 @@ def test_a_worker_gives_back_what_it_has_not_begun(client, reporter):
     crew.end()
     assert measured(reporter) == list(range(8))
     assert sent[0][0] > 1 and {count for count, _ in sent[len(crew.workers) :]} == {1}
+    assert sum(count for count, _ in sent) > 8, "some were sent again"
     assert all(tries == {1} for _, tries in sent)
 
 
