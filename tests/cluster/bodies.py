@@ -31,10 +31,10 @@ def simulate(order):
     with "raise" is a body's own mistake, one with "instead" answers that for its record."""
     from distributed import get_worker
 
-    worker, found, said = get_worker(), [], 0.0
+    worker, measured, said = get_worker(), [], 0.0
     task, end = worker.get_current_task(), time.monotonic() + order["limit_s"]
     for unit in order["units"]:
-        if found and time.monotonic() > end:
+        if measured and time.monotonic() > end:
             break
         spec = unit["spec"]
         if time.monotonic() - said > 0.25:
@@ -44,7 +44,7 @@ def simulate(order):
             time.sleep(0.1)  # what it said is on its way
             os.kill(os.getpid(), signal.SIGKILL)
         if spec.get("fail"):
-            return {"found": found, "error": spec["fail"]}
+            return answers.make(order, measured, spec["fail"])
         if spec.get("raise"):
             raise OSError(spec["raise"])
         begun = time.monotonic()
@@ -65,7 +65,8 @@ def simulate(order):
         )
         line = {"case_key": record.case_key, "impl": "eager", "mode": "eager", "milliseconds": [1.0]}
         about = [], {"pid": os.getpid()}, time.monotonic() - begun
-        made = answers.make(order, unit["key"], [record], [line], *about)
-        made["records"][0][0] = spec.get("instead", made["records"][0][0])
-        found.append(made)
-    return {"found": found, "error": None}
+        measured.append(answers.Measured(unit["key"], [record], [line], *about))
+    answer = answers.make(order, measured)
+    for unit, found in zip(order["units"], answer["found"], strict=False):
+        found["records"][0][0] = unit["spec"].get("instead", found["records"][0][0])
+    return answer

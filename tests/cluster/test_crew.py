@@ -250,7 +250,8 @@ def test_a_batch_is_booked_in_one_message(tmp_path):
         times = Times(eager=Time(1.0, 1.0, 1.0, 10, True))
         record = Record("add", "eager", {"n": n}, "float32", "cpu", "ok", time_ms=times)
         line = {"case_key": record.case_key, "impl": "eager", "mode": "eager", "milliseconds": [1.0]}
-        batch.append((unit(n), answers.make({"where": where}, f"unit {n}", [record], [line], [], {}, 0.001)))
+        measured = answers.Measured(f"unit {n}", [record], [line], [], {}, 0.001)
+        batch.append((unit(n), answers.make({"where": where}, [measured])["found"][0]))
     body = threading.Thread(
         target=cases.Bookkeeper(BodyReporter(its, tmp_path, {})).book, args=(batch, worker)
     )

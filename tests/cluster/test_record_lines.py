@@ -53,7 +53,8 @@ def decoder(request, monkeypatch):
 
 
 def answered(records=RECORDS, samples=SAMPLES):
-    made = answers.make({"where": WHERE}, "unit", records, samples, [], {}, 0.001)
+    unit = answers.Measured("unit", records, samples, [], {}, 0.001)
+    made = answers.make({"where": WHERE}, [unit])["found"][0]
     return pickle.loads(pickle.dumps(made))  # as Dask carries it
 
 

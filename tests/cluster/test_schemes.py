@@ -42,9 +42,10 @@ class Crew:
                 pair = dataclasses.asdict(Speedup("eager", 2.0, 1.9, 2.1))
                 one = {"ms": 0.5, "speedups": {"unfused": pair}}
                 environment = {"final": {work["final"][0]: one}}
-            records, order = [record(unit.spec, name) for name in names], {"where": Worker.where}
-            found = answers.make(order, unit.key, records, [], [], environment, 0.001)
-            done([(unit, found)], self.able[0])
+            records = [record(unit.spec, name) for name in names]
+            measured = answers.Measured(unit.key, records, [], [], environment, 0.001)
+            answer = answers.make({"where": Worker.where}, [measured])
+            done([(unit, answer["found"][0])], self.able[0])
             progress(number, len(units), "at work", 1.0)
 
 

@@ -4,7 +4,7 @@ makes sure of before it has them written."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusescope.core.records import MODES, Record
 from fusescope.core.schema import lines
@@ -17,22 +17,35 @@ LONGEST = 8 << 20  # characters of a line; readers of a run take twice as many
 _SHALLOW = 64  # brackets that no reader of a run finds nested too deep
 
 
-def make(
-    order: Mapping[str, Any],
-    key: str,
-    records: Iterable[Record],
-    samples: Iterable[Mapping[str, Any]],
-    log: Sequence[str],
-    environment: Mapping[str, Any],
-    seconds: float,
-) -> dict[str, Any]:
-    """A worker's answer: {"key", "records", "log", "environment", "seconds"}, records being [line, [lines of
-    its samples]] with the device of ``order["where"]``."""
+class Measured(NamedTuple):
+    """What a worker measured of a unit. samples: the arguments of ``Reporter.samples``."""
+
+    key: str
+    records: Sequence[Record]
+    samples: Sequence[Mapping[str, Any]]
+    log: Sequence[str]
+    environment: Mapping[str, Any]
+    seconds: float
+
+
+def make(order: Mapping[str, Any], measured: Iterable[Measured], error: str | None = None) -> dict[str, Any]:
+    """A worker's answer to an order: {"found", "error"}. found, of each unit: {"key", "records", "log",
+    "environment", "seconds"}, records being [line, [lines of its samples]] with the device of
+    ``order["where"]``.
+
+    Lines are made here, when the order's units have all been measured: one after the other they take half
+    the time that each takes between two measurements (25 and 49 us for a small one).
+    """
+    return {"found": [_found(unit, order["where"]) for unit in measured], "error": error}
+
+
+def _found(unit: Measured, where: Mapping[str, Any]) -> dict[str, Any]:
     of: dict[tuple[str, str], list[str]] = {}
-    for one in samples:
+    for one in unit.samples:
         of.setdefault((one["case_key"], one["impl"]), []).append(lines.of_sample(**one))
-    found = [[lines.of_record(r, order["where"]), of.get((r.case_key, r.impl), [])] for r in records]
-    return {"key": key, "records": found, "log": log, "environment": environment, "seconds": seconds}
+    found = [[lines.of_record(r, where), of.get((r.case_key, r.impl), [])] for r in unit.records]
+    about = {"log": unit.log, "environment": unit.environment, "seconds": unit.seconds}
+    return {"key": unit.key, "records": found} | about
 
 
 def check(answer: Any, where: Mapping[str, Any]) -> tuple[Record, Lines]:

@@ -44,25 +44,26 @@ def measure(order: Mapping[str, Any]) -> dict[str, Any]:
     Raises Cancelled when nobody waits for it any more.
     """
     here = _Here(order)
-    found: list[dict] = []
+    measured: list[answers.Measured] = []
+    error = None
     try:
         here.wait_for_device()
         end = time.monotonic() + order["limit_s"]
         for unit in order["units"]:
-            if found and time.monotonic() > end:
+            if measured and time.monotonic() > end:
                 break
             here.begin(unit)
-            found.append(_member.measure(order, unit, here))
+            measured.append(_member.measure(order, unit, here))
     except Cancelled:
         _member.end()
         raise
     except Exception as e:
         _member.end()
-        return {"found": found, "error": " ".join(str(e).split()) or type(e).__name__}
+        error = " ".join(str(e).split()) or type(e).__name__
     finally:
         here.end()
         _member.rest()
-    return {"found": found, "error": None}
+    return answers.make(order, measured, error)
 
 
 def forget() -> None:
@@ -143,7 +144,7 @@ class _Process:
         self._timer: threading.Timer | None = None
         self._begun = 0
 
-    def measure(self, order: Mapping[str, Any], unit: Mapping[str, Any], here: _Here) -> dict[str, Any]:
+    def measure(self, order: Mapping[str, Any], unit: Mapping[str, Any], here: _Here) -> answers.Measured:
         with self._lock:
             self._wake()
             if self._run != (order["run"], order["kind"]):
@@ -152,7 +153,7 @@ class _Process:
             listener = _Listener(here)
             return self._ask(order, unit, listener, lambda n, done, total, text, eta: here.say(text))
 
-    def _ask(self, order, unit, listener: _Listener, progress: Callable[..., None]) -> dict[str, Any]:
+    def _ask(self, order, unit, listener: _Listener, progress: Callable[..., None]) -> answers.Measured:
         begun = time.monotonic()
         _keep_to_own_cores()
         if self._member is None:
@@ -162,7 +163,7 @@ class _Process:
         records, samples = self._member.measure(unit["spec"], known, [])
         seconds = time.monotonic() - begun
         about = listener.lines, listener.facts, seconds
-        return answers.make(order, unit["key"], records.values(), samples, *about)
+        return answers.Measured(unit["key"], [*records.values()], samples, *about)
 
     def rest(self) -> None:
         """Have the process ended unless there is another order soon."""
