@@ -7,7 +7,9 @@ import torch
 
 from fusescope import kernels
 from fusescope.core.errors import Unsupported
+from fusescope.core.machine.archs import arch_of
 from fusescope.core.sources import families
+from fusescope.kernels import expressed
 from fusescope.ops.attention import Score, attention, compile_score
 from tests.attention.attention_tools import OP, case, wrong
 
@@ -60,18 +62,18 @@ def test_it_is_the_reference(number):
     "impl", [v.name for v in families()["attention"].variants if v.takes.expressed and v.device == "cuda"]
 )
 def test_each_kernel_is_the_reference(impl, dtype):
-    took = 0
+    if dtype not in families()["attention"].variant(impl).takes.dtypes:
+        pytest.skip(f"{impl} does not take {dtype}")
+    arch, cases = arch_of(*torch.cuda.get_device_capability()), []
     for number, (values, text) in enumerate(CASES + LONG):
         for head_dim in (64, 128):
             inputs = made(values, text, dtype, "cuda", 2 * number, head_dim=head_dim)
-            try:
-                out = run(inputs, impl)
-            except Unsupported:
-                continue
-            took += 1
-            assert wrong(out, inputs, dtype) is None, (values, text, head_dim)
-    if not took:
-        pytest.skip(f"{impl} takes none of these in {dtype}")
+            cases.append((values, text, head_dim, inputs))
+    headers = [(inputs["score"].header, head_dim) for _, _, head_dim, inputs in cases]
+    kernels.load("cuda", ("attention",))
+    expressed.load(expressed.Wanted(header, impl, arch, dtype, dim) for header, dim in headers)  # all at once
+    for values, text, head_dim, inputs in cases:
+        assert wrong(run(inputs, impl), inputs, dtype) is None, (values, text, head_dim)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from fusescope import masks
 from fusescope.core.errors import Unsupported
 from fusescope.core.sources import families
 from fusescope.ops.attention import prepare
+from fusescope.ops.attention.describe import inputs
 from fusescope.ops.attention.dispatch import candidates, choice
 
 WINDOW = torch.arange(256)[:, None] // 4 == torch.arange(256) // 4
@@ -39,8 +40,9 @@ def test_it_is_by_the_rule(dtype, queries, mask, chosen, monkeypatch):
     if isinstance(mask, masks.Mask):
         plan = dataclasses.replace(plan, schedule=plan.buffer)  # as on a device of compute capability 9.0
     assert choice.choose_scored(q, k, v, plan, plain=True) == chosen
-    without_v4 = "v2_blockwise" if chosen == "v4_scheduled" else chosen
-    assert choice.choose_scored(q, k, v, plan, plain=True, expressed=True) == without_v4
+    assert choice.choose_scored(q, k, v, plan, plain=True, expressed=True) == chosen
+    given = {"q": q, "k": k, "v": v, "plan": plan, "bias": None, "score": "score"}
+    assert inputs.auto(given) == chosen
     if chosen == "v4_scheduled":  # it takes no scale below 0, and TMA no odd strides
         assert choice.choose_scored(q, k, v, plan, plain=False) == "v2_blockwise"
         monkeypatch.setattr(choice, "tma_takes", lambda tensor: tensor is not v)

@@ -78,9 +78,10 @@ def auto(inputs):
     """The kernel that impl="auto" takes on these inputs."""
     from fusescope.ops.attention.dispatch.choice import choose, choose_scored
 
+    given, plain = [inputs[name] for name in ("q", "k", "v", "plan")], inputs["bias"] is None
     if "score" in inputs:
-        return choose_scored(inputs["q"], inputs["k"], inputs["plan"], inputs["bias"] is None, True)
-    return choose(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], plain=inputs["bias"] is None)
+        return choose_scored(*given, plain, expressed=True)
+    return choose(*given, plain=plain)
 
 
 def dense_rows(mask, seq_q: int, seq_k: int, rows: tuple[int, int], device):

@@ -65,9 +65,7 @@ def choose_scored(q, k, v, plan: Plan | None, plain: bool, expressed: bool = Fal
     rule, of those that take them. Raises Unsupported where none does."""
     if q.device.type == "cpu":
         return "cpu"
-    # no schedule: v4_scheduled with an expression has not been compared with the reference on a GPU yet
-    scheduled = _scheduled(plan) and not expressed
-    facts = (q.dtype, int(q.shape[3]), _tma(q, k, v), plain, scheduled, False, True, expressed)
+    facts = (q.dtype, int(q.shape[3]), _tma(q, k, v), plain, _scheduled(plan), False, True, expressed)
     live = executed = k.shape[2]
     if plan is not None:
         live, executed = plan.live_keys, plan.executed_keys

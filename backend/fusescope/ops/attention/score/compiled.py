@@ -87,12 +87,15 @@ def call(q, k, v, impl: str, score, plan: tuple, more: tuple):
 
 
 def _automatic(torch, device, dtype: str, head_dim: int) -> tuple[str, ...]:
-    """The kernels among which "auto" chooses."""
+    """The kernels among which "auto" chooses: with a schedule and strides that TMA takes, and without."""
     if device.type == "cpu":
         return ("cpu",)
-    facts = (getattr(torch, dtype), head_dim, False, True, False, False, True, True)
-    found = candidates.ladder(device.index, *facts)
-    return tuple(name for name in (found.rows, found.tiles) if name)
+    found = []
+    for both in (True, False):
+        facts = (getattr(torch, dtype), head_dim, both, True, both, False, True, True)
+        ladder = candidates.ladder(device.index, *facts)
+        found += [ladder.rows, ladder.tiles]
+    return tuple(dict.fromkeys(name for name in found if name))
 
 
 def _wanted(header, impl, device_type, index, dtype, head_dim) -> expressed.Wanted:
