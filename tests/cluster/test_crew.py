@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import os
@@ -17,7 +18,7 @@ from fusescope.core.errors import Cancelled
 from fusescope.core.records import Record, Time, Times, case_key
 from fusescope.jobs.cluster import answers, cases
 from fusescope.jobs.cluster.crew import Crew
-from fusescope.jobs.cluster.worker import Unit, Worker
+from fusescope.jobs.cluster.worker import Call, Unit, Worker, perform
 from fusescope.jobs.process.channel import BodyReporter, Inbox, send
 
 SCHEDULING_MS = 50.0
@@ -264,3 +265,15 @@ def test_a_batch_is_booked_in_one_message(tmp_path):
         (json.loads(record)["case"]["n"], len(samples)) for *_, record, samples in message["data"]["found"]
     ]
     assert said == [(0, 1), (1, 1), (2, 1)]
+
+
+def test_collections_of_garbage_are_few_while_units_are_at_work():
+    def now():
+        return gc.get_freeze_count() > 0, gc.get_threshold()
+
+    before = now()
+    frozen, (young, *older) = perform(Call(lambda _: now(), None))
+    assert frozen and young > before[1][0] and tuple(older) == before[1][1:]
+    with pytest.raises(KeyError):
+        perform(Call({}.__getitem__, 0))
+    assert now() == before

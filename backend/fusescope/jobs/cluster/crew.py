@@ -19,7 +19,7 @@ from typing import Any
 
 from fusescope.jobs.cluster import at_worker
 from fusescope.jobs.cluster.roster import Roster
-from fusescope.jobs.cluster.worker import Batch, Unit, Worker, is_lost, sentence, words
+from fusescope.jobs.cluster.worker import Batch, Unit, Worker, few_collections, is_lost, sentence, words
 
 BATCH_S = 0.5  # of work that is sent at a time
 _LEAST_S = 0.05  # of it, where there is enough left: a batch costs this process some milliseconds
@@ -75,11 +75,12 @@ class Crew(Roster):
         self._give_up = lambda unit, why: (open_keys.discard(unit.key), gave_up(unit, why))
         self._waiting, self._finish = waiting, finish
         try:
-            while open_keys:
-                self._hand_out(waiting)
-                self._listen()
-                self._look()
-                self._say(total - len(open_keys), total)
+            with few_collections():
+                while open_keys:
+                    self._hand_out(waiting)
+                    self._listen()
+                    self._look()
+                    self._say(total - len(open_keys), total)
             self._say(total - len(open_keys), total, now=True)
         finally:
             for worker in self.workers.values():

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 _NAMED = 4  # workers that the line of progress names
+_YOUNG = 50_000  # objects made before a collection looks at them; 700 by default
 
 
 @dataclass
@@ -34,7 +37,23 @@ class Call:
 
 def perform(call: Call) -> Any:
     """What a worker does with a call."""
-    return call.function(call.argument)
+    with few_collections():
+        return call.function(call.argument)
+
+
+@contextlib.contextmanager
+def few_collections() -> Iterator[None]:
+    """Collections of garbage look at what is made from here on alone, and seldom. One over all that is
+    imported stops a process for 80 to 110 ms; of 10,000 short units the submitting one spent a quarter of its
+    CPU time in collections."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(_YOUNG, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 @dataclass
