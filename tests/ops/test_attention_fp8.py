@@ -7,7 +7,8 @@ import torch
 import fusescope
 from fusescope import kernels, masks, ops
 from fusescope.core.errors import Unsupported
-from fusescope.measure.checking.check import compare
+from fusescope.measure.checking.bounds import Bounds
+from fusescope.measure.checking.check import Case, compare
 from fusescope.ops.attention.fp8 import attention_fp8, quantise_fp8
 from tests.attention import fp8_tools
 
@@ -30,6 +31,24 @@ def test_error_on_numbers_that_e4m3_does_not_hold(device):
     q, k, v = (torch.randn(1, 4, 700, 128, generator=g).half().to(device) for _ in "qkv")
     given = {"q": q, "k": k, "v": v, "bias": None, "mask": masks.load("full")}
     assert fp8_tools.relative_error(attention_fp8(q, k, v), OP.reference(given)) < 0.06
+
+
+def test_an_element_may_be_off_by_seven_of_its_own_deviations():
+    """Rows in which one key weighs a third are off by more than typical ones; the deviation is what it
+    says."""
+    case = Case(OP, OP.validate({"batch": 1, "seq": 70, "seq_k": 130, "head_dim": 64}), "float16", "cpu", 3)
+    own, right = OP.deviation(case.inputs), case.reference
+    off = (OP.call(case.inputs, "cpu").double() - right) / own
+    assert 0.8 < float(off.square().mean().sqrt()) < 1.1 and float(off.abs().max()) < 6
+    at = int((own / right.abs()).argmax())
+    allowed = float(case.tolerance.allowed(right.flatten()[at : at + 1].abs(), at))
+    assert 7 * own.flatten()[at] <= allowed <= 7.5 * own.flatten()[at]
+    for by, passes in ((0.9, True), (1.1, False)):
+        out = right.clone()
+        out.flatten()[at] += by * allowed
+        assert (compare(out.half(), right, case.tolerance).reason is None) == passes
+        broken = Bounds(right, case.tolerance, torch.float16, "cpu").broken_by(out.half())
+        assert (broken is None) == passes
 
 
 def test_a_rotation_helps_with_outliers(device):

@@ -53,6 +53,9 @@ What it may define besides:
 tolerance(values, dtype) -> Tolerance   where the allowed error depends on the case (a sum over k terms);
                                         TOLERANCE is then that of a typical case. Callers ask
                                         ops.tolerance(op, values, dtype), which takes both into account
+deviation(inputs) -> Tensor             where the error of an element depends on its inputs: the standard
+                                        deviation of each, of the reference's shape; seven of them are allowed
+                                        where that is more than the tolerance's absolute part
 joined(result) -> Tensor                where the function returns several tensors: the one to compare,
                                         which is also what reference gives; what is no such result it returns
                                         as it is
@@ -69,12 +72,23 @@ auto(inputs) -> str                     the kernel that impl="auto" means for th
 @dataclass(frozen=True)
 class Tolerance:
     """An element passes when |out - ref| <= absolute + relative * |ref|; ``reason`` says where the figures
-    come from. ``norm``, where it is set: besides, the norm of out - ref is at most norm times that of ref."""
+    come from. ``norm``, where it is set: besides, the norm of out - ref is at most norm times that of ref.
+    ``own``: a tensor with a number for each element, in the result's order, which counts instead of
+    ``absolute`` where it is larger (``Module.deviation``)."""
 
     absolute: float
     relative: float
     reason: str = ""
     norm: float | None = None
+    own: Any = field(default=None, compare=False)
+
+    def allowed(self, size, start: int = 0):
+        """The differences that consecutive elements of these sizes |ref| may have; start: the place of the
+        first one."""
+        if self.own is None:
+            return self.absolute + self.relative * size
+        own = self.own[start : start + size.numel()].to(size.device).double()
+        return own.clamp_min(self.absolute) + self.relative * size
 
 
 @dataclass(frozen=True)

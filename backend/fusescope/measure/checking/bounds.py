@@ -28,7 +28,7 @@ class Bounds:
             ref = flat[start : start + _CHUNK].to(device).double()
             self._nan |= bool(ref.isnan().any())
             rounded = torch.where(ref.abs() > largest, ref.sign() * math.inf, ref)
-            allowed = tolerance.absolute + tolerance.relative * ref.abs()
+            allowed = tolerance.allowed(ref.abs(), start)
             for sign, bound in ((-1, self.low), (1, self.high)):
                 end = rounded + sign * allowed
                 end = end + sign * torch.finfo(dtype).eps * end.abs()

@@ -32,6 +32,7 @@ NORM = {"float16": 2.5 * 2.0**-11}
 """Error of a result as a whole, over its size: 2.5 units of roundoff. Sums are kept in fp32, so a result
 has one rounding, 0.4 units in the root mean square, and few more of intermediate values: 1.5 units at most
 among all implementations on a CPU. What is computed in bf16 has 3.2, each element within its tolerance."""
+_DEVIATIONS = 7.0  # of an element whose error has a known deviation: one in 4e11 is further off
 _SUBNORMAL = {"float16": 2.0**-25}  # half the spacing of the smallest numbers
 
 
@@ -63,12 +64,14 @@ class Case:
             self.values, self.dtype, self.device, self.seed, contiguous=self.contiguous
         )
         self._settle()
-        self.tolerance = self.allowed()
 
     def allowed(self) -> Tolerance:
         """The error that an element, and the result as a whole, may have."""
-        of_elements = ops.tolerance(self.module.NAME, self.values, self.dtype)
-        return replace(of_elements, norm=of_elements.norm or NORM.get(self.dtype))
+        found = ops.tolerance(self.module.NAME, self.values, self.dtype)
+        if hasattr(self.module, "deviation"):
+            own, _ = computed(self.module.deviation, self.inputs)
+            found = replace(found, own=_DEVIATIONS * own.reshape(-1))
+        return replace(found, norm=found.norm or NORM.get(self.dtype))
 
     def renew(self) -> None:
         """Put fresh values into the same tensors: catches kernels that return cached results.
@@ -98,7 +101,8 @@ class Case:
     def _settle(self) -> None:
         self._bounds: Bounds | None = None
         self._before = {k: v.clone() for k, v in tensors(self.inputs)}
-        self.reference, self.precision = reference(self.module, self.inputs)
+        self.reference, self.precision = computed(self.module.reference, self.inputs)
+        self.tolerance = self.allowed()
 
     def verify(self, run: Callable[[], Any], out: Any = None, every: bool = False) -> Outcome:
         """Check ``out``, the result of a call already made on these inputs, or else one made now on poisoned
@@ -173,19 +177,19 @@ def wrong_kind(out: Any, shape: torch.Size, dtype: str, device: str) -> str | No
     return None
 
 
-def reference(module: ModuleType, inputs: Mapping[str, Any]) -> tuple[torch.Tensor, str]:
-    """The specification in float64, and "float64". Where that does not fit on a GPU: in float32 ("float32")
-    if the operator's reference takes a dtype, else in float64 in main memory. Raises torch.OutOfMemoryError
-    when that does not fit either.
+def computed(specification: Callable[..., torch.Tensor], inputs: Mapping[str, Any]):
+    """What an operator's ``reference`` (or ``deviation``) gives in float64, and "float64". Where that does
+    not fit on a GPU: in float32 ("float32") if it takes a dtype, else in float64 in main memory. Raises
+    torch.OutOfMemoryError when that does not fit either.
     """
     try:
-        return module.reference(inputs), "float64"
+        return specification(inputs), "float64"
     except torch.OutOfMemoryError:
         torch.cuda.empty_cache()
-    if "dtype" in inspect.signature(module.reference).parameters:
-        return module.reference(inputs, dtype=torch.float32), "float32"
+    if "dtype" in inspect.signature(specification).parameters:
+        return specification(inputs, dtype=torch.float32), "float32"
     moved = {k: v.cpu() if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
-    return module.reference(moved), "float64"
+    return specification(moved), "float64"
 
 
 def compare(
@@ -216,7 +220,7 @@ def compare(
         difference = (o - r).abs()
         off += float(difference.square().sum())
         size = r.abs()
-        excess = difference / (tolerance.absolute + tolerance.relative * size)
+        excess = difference / tolerance.allowed(size, start)
         excess = torch.where(difference == 0, 0.0, excess)  # a tolerance of zero is kept by equality only
         failing += int((excess > 1).sum())
         top = float(excess.max())
@@ -241,7 +245,7 @@ def compare(
             f"{float(flat_out[unequal_at]):.6g}, the reference {float(flat_ref[unequal_at]):.6g}",
         )
     if failing:
-        allowed = tolerance.absolute + tolerance.relative * abs(float(flat_ref[worst_at]))
+        allowed = float(tolerance.allowed(flat_ref[worst_at : worst_at + 1].double().abs(), worst_at))
         return Outcome(
             accuracy,
             f"{failing} of {total} elements are out of tolerance; the worst, "

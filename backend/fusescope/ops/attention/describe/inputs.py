@@ -103,10 +103,19 @@ def reference(inputs):
     """
     import torch
 
-    q, k, v, bias = inputs["q"], inputs["k"].double(), inputs["v"].double(), inputs["bias"]
+    v = inputs["v"].double()
+    out = torch.empty(inputs["q"].shape, dtype=torch.float64, device=v.device)
+    for rows, weights in softmax(inputs):
+        out[:, :, rows] = product(weights, v)
+    return out
+
+
+def softmax(inputs):
+    """(the query rows of a piece, as a slice, and their weights in float64, (B, H, rows, S_k)), piece by
+    piece."""
+    q, k, bias = inputs["q"], inputs["k"].double(), inputs["bias"]
     b, h, sq, d = q.shape
     group, sk = h // k.shape[1], k.shape[2]
-    out = torch.empty(b, h, sq, d, dtype=torch.float64, device=q.device)
     step = max(1, _PIECE // (b * h * sk))
     for first in range(0, sq, step):
         rows = (first, min(first + step, sq))
@@ -123,6 +132,10 @@ def reference(inputs):
         weights = (scores - top.masked_fill_(top == float("-inf"), 0)).exp_()
         total = weights.sum(-1, keepdim=True)
         weights /= total.masked_fill_(total == 0, 1)
-        product = weights.view(b, h // group, -1, sk) @ v
-        out[:, :, rows[0] : rows[1]] = product.view(b, h, rows[1] - rows[0], d)
-    return out
+        yield slice(*rows), weights
+
+
+def product(weights, v):
+    """weights (B, H, rows, S_k) times v (B, H_kv, S_k, D): (B, H, rows, D)."""
+    b, h, rows, sk = weights.shape
+    return (weights.reshape(b, v.shape[1], -1, sk) @ v).view(b, h, rows, -1)
