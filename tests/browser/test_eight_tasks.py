@@ -142,7 +142,7 @@ def test_is_my_function_right_and_how_fast_against_eager(shared_server, visitor,
         "def softmax(x):\n    e = (x - x.amax(-1, keepdim=True)).exp()\n    return e / e.sum(-1, True)\n"
     )
     v = visitor(shared_server)
-    v.click("link", "Check your own function")
+    v.click("link", "Check my function")
     v.fill("your Python file", mine, "textbox")
     v.sees(re.compile(r"softmax\(x\) as Softmax"))
     v.click("button", re.compile("^Compare mine with eager"))

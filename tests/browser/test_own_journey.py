@@ -23,7 +23,7 @@ def test_typed_and_clicked_at_once_twice_reloaded_and_returned_to(shared_server,
     mine.write_text("def add(a, b):\n    return a + b\n")
     page.set_viewport_size({"width": 1440, "height": 900})
     page.goto(f"{shared_server.address}/")
-    page.get_by_role("link", name="Check your own function").click()
+    page.get_by_role("link", name="Check my function").click()
     field = page.get_by_role("textbox", name="your Python file")
     button = page.get_by_role("button", name=re.compile("^Compare mine with eager"))
     field.wait_for()

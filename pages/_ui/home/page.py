@@ -17,7 +17,7 @@ _DOORS = (
     ("pages/kernels.py", "Compare kernels", "Check and time an operator's implementations", {}),
     (
         "pages/kernels.py",
-        "Check your own function",
+        "Check my function",
         "Is it correct, and how fast against eager?",
         {"do": "own"},
     ),
