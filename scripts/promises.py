@@ -15,13 +15,14 @@ import tempfile
 import time
 
 from fusescope.analysis import estimate
-from fusescope.core.machine import environment, stage_times
+from fusescope.core.machine import environment, load, stage_times
 from fusescope.core.records import BenchSpec, Run
 from fusescope.jobs import kinds, submit
 from fusescope.store import folder, library
 
 WITHIN, SHARE = 1.5, 0.9
 _EVERY_S = 0.2
+_LOOK_S = 3.0  # between two jobs, in which a person reads the one and starts the other
 JOBS = (
     ("bench", "softmax", ("eager", "cpu"), ({},)),
     ("bench", "softmax", ("eager", "cpu", "compile"), ({},)),
@@ -59,6 +60,8 @@ def _held(kind: str, op: str, impls: tuple[str, ...], cases: tuple[dict, ...], d
     wanted = {"op": op, "impls": own, "cases": cases, "baseline": "eager", "cache": "warm", "device": device}
     whole = module.validate({k: list(v) if isinstance(v, tuple) else v for k, v in wanted.items()})
     spec = BenchSpec.from_json({k: v for k, v in whole.items() if k in BenchSpec.__dataclass_fields__})
+    load.crowding()
+    time.sleep(_LOOK_S)
     promised = estimate.seconds(spec, module.facts(spec), stage_times.read())
     run, waited = _ended(submit.submit(kind, whole))
     took = run.finished - run.created - waited

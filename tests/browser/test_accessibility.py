@@ -38,6 +38,7 @@ def test_axe_finds_nothing_serious_on_what_opens_further_in(recorded_server, pag
     for path in (
         "/fusion?part=Sweep",
         "/help?doc=own-kernel",
+        "/kernels?do=own",
         "/masks?view=Storage",
         "/models?show=all+models",
         "/profiler?view=Timeline",

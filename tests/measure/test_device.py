@@ -300,10 +300,3 @@ class TestGpu:
                 and r.backend
             )
         assert by_name["v1_one_element"].resources.spills == 0
-
-
-@pytest.mark.parametrize("average, factor", [(0.0, 1.0), (1.0, 1.0), (2.0, 1.5), (6.0, 3.5), (100.0, 5.0)])
-def test_crowding_is_what_one_more_thread_meets(monkeypatch, average, factor):
-    monkeypatch.setattr(load.os, "getloadavg", lambda: (average, 0.0, 0.0))
-    monkeypatch.setattr(load.os, "sched_getaffinity", lambda pid: {0, 1})
-    assert load.crowding() == factor

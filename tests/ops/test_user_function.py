@@ -99,3 +99,71 @@ def test_compiling_peers_are_counted_once_each_and_by_device():
     plain = estimate.Facts("a GPU", [(1e9, 1e6, 1e9)] * 2)
     compiled = dataclasses.replace(plain, compile_s={"compile": once})
     assert estimate.seconds(spec, compiled, {}) >= estimate.seconds(spec, plain, {}) + 2 * once
+
+
+def test_the_functions_of_a_file_are_listed_without_running_it(tmp_path):
+    text = (
+        "import triton\n@triton.jit\ndef kernel(out, x, N): ...\n"
+        "@triton.autotune(configs=[], key=[])\n@triton.jit\ndef tuned(out, x): ...\n"
+        "def _inner(x): ...\nasync def later(x): ...\nclass Kernels:\n    def method(self): ...\n"
+        "@torch.compile(dynamic=False)\ndef fast(x, weight, eps=1e-5, *, out=None): ...\n"
+        "def any_of(*args): ...\n"
+    )
+    found = user.functions(write(tmp_path, text))
+    assert [str(f) for f in found] == ["fast(x, weight, eps)", "any_of(*args)"]
+    assert (found[0].required, found[0].more, found[1].more) == (2, False, True)
+    with pytest.raises(ValueError, match="defines no function"):
+        user.functions(write(tmp_path, "def _inner(x): ..."))
+    with pytest.raises(ValueError, match=r"no file .*gone\.py"):
+        user.functions(str(tmp_path / "gone.py"))
+
+
+class _Plan:
+    def __init__(self, is_full):
+        self.is_full = is_full
+
+
+LIVE, MASKED = _Plan(True), _Plan(False)
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "count"),
+    [
+        (lambda q, k, v: 0, ("q", "k", "v", LIVE), 3),
+        (lambda q, k, v, plan: 0, ("q", "k", "v", MASKED), 4),
+        (lambda q, k, v, p: 0, ("q", "k", "v", LIVE), 4),
+        (lambda q, k, v, plan=None: 0, ("q", "k", "v", LIVE), 4),
+        (lambda q, k, v, scale=None: 0, ("q", "k", "v", LIVE), 3),
+        (lambda x, weight, bias: 0, ("x", "w", "b", 1e-5), 3),
+        (lambda x, weight, bias: 0, ("x", "w", "b", None, None), 3),
+        (lambda *args: 0, ("q", "k", "v", LIVE), 4),
+        (max, ("q", "k"), 2),  # has no signature
+    ],
+)
+def test_a_function_is_given_what_it_has_parameters_for(function, args, count):
+    assert user.taken(function, args) == args[:count]
+
+
+@pytest.mark.parametrize(
+    ("args", "left_out"),
+    [((1, 2, 3, MASKED), "the plan, whose mask hides keys"), ((1, 2, 3, object()), "a tensor")],
+)
+def test_no_tensor_and_no_mask_is_left_out(args, left_out):
+    with pytest.raises(TypeError, match=f"takes 3 of 4 arguments and leaves out {left_out}"):
+        user.taken(lambda q, k, v: 0, args)
+
+
+def test_attention_of_three_parameters_is_correct_and_refused_where_a_mask_hides_keys(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import torch\ndef mine(q, k, v):\n"
+        "    return torch.nn.functional.scaled_dot_product_attention(q, k, v)\n"
+    )
+    module = ops.load("attention")
+    sizes = {"seq": 33, "heads": 2, "head_dim": 32}
+    inputs = module.inputs(module.validate(sizes), "float32", "cpu", 0)
+    error = ops.make("attention", f"{path}:mine", inputs)().double() - module.reference(inputs)
+    assert error.abs().max() < 1e-5
+    inputs = module.inputs(module.validate(sizes | {"mask": "causal"}), "float32", "cpu", 0)
+    with pytest.raises(TypeError, match="mine takes 3 of 4 arguments and leaves out the plan"):
+        ops.make("attention", f"{path}:mine", inputs)

@@ -1,13 +1,16 @@
 """Another baseline on a stored result: ratios of the shown medians, in intervals no narrower than theirs."""
 
 import dataclasses
+import shutil
 
+import folders
 import pytest
 import synthetic as s
-from drawn_page import query, said
+from drawn_page import calm, query, said, widget
 
 from fusescope.analysis import rebase
 from fusescope.core.records import Record, Time, Times
+from fusescope.jobs import submit
 
 
 def timed(impl: str, median: float, low: float, high: float, n: int = 1, **times: Time) -> Record:
@@ -90,3 +93,57 @@ def test_a_result_is_compared_with_another_implementation(draw, few, page):
 def test_a_baseline_that_is_none_is_said(draw, few):
     at = draw("runs", run=few["point"].id, over="nonsense")
     assert "Ignored over=nonsense from the URL" in said(at.warning)
+
+
+@pytest.mark.parametrize("records", [s.point(), []], ids=["with results", "before any result"])
+def test_a_cancelled_run_is_over_its_own_baseline_and_what_was_chosen_before_stays(
+    draw, profiles, monkeypatch, records
+):
+    """The choice of one run is none for the next, whether or not a drawing saw it live in between; a result
+    that is shown again has the choice that was made for it."""
+    first = s.run("20261120-104200-bench-abc123")
+    folders.write(profiles, first, s.point(), samples=False)
+
+    def cancelled(kind, spec, title=""):
+        run = s.run("20261120-150000-bench-00000b", status="cancelled", created=1.8e9)
+        folders.write(profiles, run, records, samples=False)
+        return run.id
+
+    monkeypatch.setattr(submit, "submit", cancelled)
+    at = draw("kernels", run=first.id)
+    picker = widget(at.selectbox, "compared with")
+    own, other = picker.value, next(o for o in picker.options if o != picker.value)
+    picker.set_value(other)
+    assert query(calm(at.run()))["over"] == other
+    widget(at.button, "Run").click()
+    calm(at.run())
+    assert query(at)["run"].endswith("00000b")
+    kept = other if not records else own  # without results the page shows the first again
+    assert widget(at.selectbox, "compared with").value == kept
+    assert query(at).get("over", own) == kept
+    again = calm(at.run())
+    assert widget(again.selectbox, "compared with").value == kept
+
+
+def test_a_choice_outlasts_a_run_that_was_live_in_between(draw, profiles, monkeypatch):
+    first = s.run("20261120-104200-bench-abc123")
+    folders.write(profiles, first, s.point(), samples=False)
+    live = s.run("20261120-150000-bench-00000b", status="queued", created=1.8e9, finished=None)
+
+    def queued(kind, spec, title=""):
+        folders.write(profiles, live, [], samples=False)
+        return live.id
+
+    monkeypatch.setattr(submit, "submit", queued)
+    at = draw("kernels", run=first.id)
+    picker = widget(at.selectbox, "compared with")
+    other = next(o for o in picker.options if o != picker.value)
+    picker.set_value(other)
+    calm(at.run())
+    widget(at.button, "Run").click()
+    calm(at.run())
+    assert "compared with" not in [b.label for b in at.selectbox] and "over" not in query(at)
+    shutil.rmtree(profiles / live.id)
+    folders.write(profiles, dataclasses.replace(live, status="cancelled"), [], samples=False)
+    calm(at.run())
+    assert widget(at.selectbox, "compared with").value == other and query(at)["over"] == other

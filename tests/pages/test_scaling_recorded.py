@@ -6,6 +6,7 @@ from drawn_page import calm, query, said
 from fusescope.analysis.scaling import measured
 from fusescope.core.paths import ROOT
 from fusescope.store import folder
+from pages._ui.models import several_devices
 from pages._ui.scaling import tables
 
 
@@ -64,3 +65,37 @@ def test_a_layout_whose_interval_overlaps_may_be_as_fast():
     text = _sentence("20261127-015326-parallel-8fda65")
     assert text.startswith("fusescope-dp2 on 2 devices"), text
     assert text.endswith("of the ideal; sdpa-dp2 may be as fast, 42.7 ms against 42.7 ms."), text
+
+
+@pytest.mark.usefixtures("recorded")
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        ("llama3-8b", "Over several GPUs: dp4 3.55×, tp4 2.03×, pp4 1.78× against sdpa on one device"),
+        (
+            "gpt2",
+            "Over several GPUs: dp2 1.94×, pp2 1.43×, tp2 1.39× against sdpa on one device",
+        ),  # not those of a CPU
+        ("bert-small", None),
+    ],
+)
+def test_the_models_page_links_to_the_parallel_runs_of_its_model(draw, model, text):
+    at = draw("models", model=model)
+    if text is None:
+        assert "Over several" not in said(at.markdown)
+        return
+    line = next(m for m in said(at.markdown).splitlines() if "Over several" in m)
+    assert text in line
+    opened = draw("scaling", run=line.rpartition("run=")[2].rstrip(")"))
+    assert opened.selectbox(key="scaling/model").value == model and not opened.warning
+
+
+def test_a_gain_that_is_not_decided_is_no_figure(profiles):
+    path = next((ROOT / "profiles" / "recorded").glob("*parallel-498ef5"))
+    records = folder.records(path)
+    fewer = [r for r in records if not r.impl.endswith("4")]
+    assert (
+        several_devices.said(fewer, "sdpa")
+        == "dp2 1.99×, pp2 1.51×, tp2 inconclusive against sdpa on one device"
+    )
+    assert several_devices.said(fewer[:1], "sdpa") == "" == several_devices.said([], "sdpa")

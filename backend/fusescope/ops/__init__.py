@@ -141,6 +141,7 @@ def make(op: str, impl: str, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     if is_user(impl):
         function = user.function(impl)
         args, kwargs = module.arguments(inputs)
+        args = user.taken(function, args)
         return lambda: function(*args, **kwargs)
     if impl in module.PEERS:
         return module.PEERS[impl].make(inputs)

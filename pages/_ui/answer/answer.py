@@ -82,15 +82,24 @@ def case_picker(state: url.State, names: list[str], run: Run, first: str = ALL) 
 
 def compared_with(state: url.State, run: Run, records: list[Record], usual: str | None = None) -> str | None:
     """What speed-ups are over: the run's baseline, or any other implementation that has a time in each case;
-    None where there is no choice. ``usual``: at first this one instead of the baseline, where it has."""
+    None where there is no choice. ``usual``: at first this one instead of the baseline, where it has.
+
+    A choice is of one run (of one ``usual``) and outlasts drawings without it. The URL says it only when a
+    page opens: later it still has that of the run before, until a drawing is done."""
     options, own = rebase.choices(records), baseline_of(run, records)
     if run.live or len(options) < 2 or own not in options:
         return None
     own = usual if usual in options else own
     scope = run.id if usual is None else f"{run.id}/{own}"
-    state.scopes.add(scope)
-    key = fields.seeded(state, "over", options, own, scope=scope)
-    chosen = st.selectbox("compared with", options, key=key, format_func=short, width=220)
+    kept = f"over/{scope}"
+    if state.opened:
+        state.scopes.add(scope)
+        st.session_state.pop(kept, None)
+    before = st.session_state.get(kept, own)
+    key = fields.seeded(state, "over", options, before if before in options else own, scope=scope)
+    st.session_state[kept] = chosen = st.selectbox(
+        "compared with", options, key=key, format_func=short, width=220
+    )
     state.keep("over", chosen, own)
     return chosen
 

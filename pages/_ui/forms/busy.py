@@ -47,6 +47,7 @@ def banner(run: Run, records: list[Record]) -> None:
 @st.fragment(run_every=3.0)
 def _now() -> None:
     now = _load().read()
+    load.crowding()  # the next estimate looks back on this
     text = None if submit.queue() else load.sentence(now, len(_load().cpus))
     waits = bool(st.session_state.get(_WAIT))
     if text:

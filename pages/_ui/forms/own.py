@@ -51,14 +51,15 @@ def _how(op: str, key: str) -> None:
         st.button(
             "Write an example and add it",
             key=f"{key}/example/{op}",
-            on_click=callbacks.careful(_add_example),
+            on_click=callbacks.careful(add_example),
             args=(op, key),
             help=f"Writes {own_examples.folder() / f'my_{op}.py'} unless it is there, for you to edit",
         )
     st.page_link("pages/help.py", label="How to write a kernel →", query_params={"doc": "own-kernel"})
 
 
-def _add_example(op: str, key: str) -> None:
+def add_example(op: str, key: str) -> None:
+    """Write the operator's example and add it to the field of that key (a callback)."""
     written = own_examples.write(op, ops.load(op).TITLE)
     words = st.session_state.get(key, "").split()
     if written not in words:

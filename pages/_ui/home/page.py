@@ -14,7 +14,13 @@ from pages._ui.widgets import html_table
 from pages._ui.widgets.text import device_text, md
 
 _DOORS = (
-    ("pages/kernels.py", "Compare kernels", "Check and time an operator's implementations, or your own", {}),
+    ("pages/kernels.py", "Compare kernels", "Check and time an operator's implementations", {}),
+    (
+        "pages/kernels.py",
+        "Check my function",
+        "Is it correct, and how fast against eager?",
+        {"do": "own"},
+    ),
     ("pages/models.py", "Run a model", "Whole BERT, GPT-2, Llama …: by execution mode, with memory", {}),
     (
         "pages/profiler.py",

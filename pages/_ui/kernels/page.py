@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import streamlit as st
 
 from fusescope import ops
@@ -10,7 +12,7 @@ from fusescope.store.answers import Question
 from pages._ui.answer import answer, edit_loop, matching, nearest
 from pages._ui.app import device, run_data, url
 
-_COMPARED = {key: key for key in ("op", "impls", "cases", "baseline", "dtype", "device", "cache")} | {
+COMPARED = {key: key for key in ("op", "impls", "cases", "baseline", "dtype", "device", "cache")} | {
     "op": "operator",
     "impls": "implementations",
     "cases": "shape",
@@ -19,20 +21,26 @@ _COMPARED = {key: key for key in ("op", "impls", "cases", "baseline", "dtype", "
 
 def result(state: url.State, op: str, spec: BenchSpec | None, pressed: bool) -> None:
     """The result of what was run, live while it runs, dimmed and dated once other settings are chosen."""
-    before = state.seed("before", state.query.get("before"))
     json = spec and spec.to_json()
-    run_id = matching.shown(state, "bench", op, json, pressed, _COMPARED, "a benchmark")
+    run_id = matching.shown(state, "bench", op, json, pressed, COMPARED, "a benchmark")
     if run_id is None:
         matching.first(ops.load(op).TITLE, "kernels", "bench", json)
         _recording(state, op, spec)
-        return
+    else:
+        of_run(state, run_id, json)
+
+
+def of_run(state: url.State, run_id: str, json: Mapping | None) -> None:
+    """One run with what an edit of its sources changed; ``json``: the form's specification, None where it is
+    not valid."""
+    before = state.seed("before", state.query.get("before"))
     run, records = run_data.read(run_id), run_data.records(run_id)
     st.session_state["kernels/shown"] = run_id
     edit_loop.banner(run)
     if st.session_state[before] and run_data.exists(st.session_state[before]):
         state.keep("before", st.session_state[before])
         edit_loop.comparison(run, records, st.session_state[before])
-    other = matching.notice(state, "bench", run, json, _COMPARED)
+    other = matching.notice(state, "bench", run, json, COMPARED)
     answer.draw(state, run_id, dimmed=other and not run.recorded)
     last = st.session_state.get("kernels/previous")
     if run.live and not records and last and last != run_id and run_data.exists(last):

@@ -10,7 +10,7 @@ from fusescope.core.records import Run
 from fusescope.store.answers import Found, Question
 from pages._ui.answer import answer, matching, nearest, workers
 from pages._ui.app import device, run_data, url
-from pages._ui.models import views
+from pages._ui.models import several_devices, views
 from pages._ui.models.form import Choice
 
 _COMPARED = {
@@ -35,6 +35,8 @@ def result(state: url.State, choice: Choice) -> None:
     if run_id is None and (found := _recorded(choice)):
         run_id, first = found.run, nearest.case_name(found) or answer.ALL
     look = None
+    if not run_id:
+        several_devices.draw(choice.op)
     if run_id:
         run, records = run_data.read(run_id), run_data.records(run_id)
         if run.live:
@@ -47,6 +49,8 @@ def result(state: url.State, choice: Choice) -> None:
         other = not stand_in and matching.notice(state, "model", run, choice.spec, _COMPARED, asked)
         dimmed = other and not run.recorded
         sentence = box.container(key="old_answer_sentence" if dimmed else None)
+        with box:
+            several_devices.draw(choice.op)
         if records:
             with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
                 case = answer.case_picker(state, list(tables.cases(records)), run, first)

@@ -18,6 +18,9 @@ OTHERS = 0.25  # CPUs that other processes keep busy: more than a desktop or a d
 STEAL = 0.02
 WAITED = 0.05
 _TICKS = os.sysconf("SC_CLK_TCK")
+_PRESSURE = Path("/proc/pressure/cpu")
+_SPAN_S = 10.0  # what crowding looks back on, where it was asked before
+_recent: deque[tuple[float, float, float]] = deque(maxlen=64)  # (time, busy, under pressure) in seconds
 _CGROUP = (Path("/sys/fs/cgroup/cpu.stat"), Path("/sys/fs/cgroup/cpu/cpu.stat"))
 
 
@@ -66,12 +69,48 @@ def sentence(load: dict[str, Any] | None, cpus: int) -> str | None:
 
 
 def crowding() -> float:
-    """How many times as long one more thread takes because others want the CPUs, by the load average of the
-    last minute: 1 where a CPU is left for it, and at most 5, because a peak passes."""
+    """How many times as long one more thread takes because others want the CPUs: 1 where a CPU is left for
+    it, and at most 5, because a peak passes.
+
+    By what ran and waited since an earlier call, WINDOW_S to _SPAN_S ago: a job of ours that has just ended
+    is still in the load average, which is of the last minute and serves where there was no such call or the
+    system does not say who waits.
+    """
+    cpus = os.sched_getaffinity(0)
     try:
-        return min(5.0, max(1.0, (os.getloadavg()[0] + 1) / len(os.sched_getaffinity(0))))
+        average = os.getloadavg()[0]
     except OSError:
         return 1.0
+    recent = _runnable(cpus, average)
+    return min(5.0, max(1.0, ((average if recent is None else recent) + 1) / len(cpus)))
+
+
+def _runnable(cpus: set[int], average: float) -> float | None:
+    """Threads that ran or waited for a CPU of late, on average; None where that is not known. At least one
+    waits for the share of time that /proc/pressure/cpu says: how many do is not said, but no more than the
+    load average has."""
+    now = _busy_and_pressed(cpus)
+    if now is None:
+        return None
+    before = [at for at in _recent if WINDOW_S <= now[0] - at[0] <= _SPAN_S]
+    if not _recent or now[0] - _recent[-1][0] >= WINDOW_S / 2:
+        _recent.append(now)
+    if not before:
+        return None
+    wall, busy, pressed = (a - b for a, b in zip(now, before[0], strict=True))
+    ran, share = busy / wall, min(1.0, pressed / wall)
+    waiting = share / (1 - share) if share < 1 else average
+    return ran + min(waiting, max(0.0, average - ran))
+
+
+def _busy_and_pressed(cpus: set[int]) -> tuple[float, float, float] | None:
+    """(time, busy seconds of these CPUs, seconds in which something waited for one) so far."""
+    try:
+        total = int(_PRESSURE.read_text().split("total=")[1].split()[0]) / 1e6
+    except (OSError, ValueError, IndexError):
+        return None
+    now, busy, *_ = _counters(cpus)
+    return now, busy, total
 
 
 def thread_s() -> tuple[float, float]:
