@@ -62,9 +62,9 @@ def test_the_ideal_is_that_of_the_same_attention_on_one_device():
 
 
 def test_a_layout_whose_interval_overlaps_may_be_as_fast():
-    text = _sentence("20261127-015326-parallel-8fda65")
-    assert text.startswith("fusescope-dp2 on 2 devices"), text
-    assert text.endswith("of the ideal; sdpa-dp2 may be as fast, 42.7 ms against 42.7 ms."), text
+    text = _sentence("20261127-164056-parallel-7ab338")
+    assert text.startswith("fusescope-dp4 on 4 devices"), text
+    assert text.endswith("of the ideal; sdpa-dp4 may be as fast, 22.7 ms against 22.5 ms."), text
 
 
 @pytest.mark.usefixtures("recorded")
@@ -74,7 +74,7 @@ def test_a_layout_whose_interval_overlaps_may_be_as_fast():
         ("llama3-8b", "Over several GPUs: dp4 3.55×, tp4 2.03×, pp4 1.78× against sdpa on one device"),
         (
             "gpt2",
-            "Over several GPUs: dp2 1.94×, pp2 1.43×, tp2 1.39× against sdpa on one device",
+            "Over several GPUs: dp4 3.66×, pp4 inconclusive, tp4 inconclusive against sdpa on one device",
         ),  # not those of a CPU
         ("bert-small", None),
     ],
