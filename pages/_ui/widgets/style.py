@@ -77,9 +77,6 @@ kbd { color: inherit !important; opacity: 1 !important; }
 [class*="st-key-wide-chart"] > :has([data-testid="stPlotlyChart"]),
 [class*="st-key-wide-chart"] [data-testid="stFullScreenFrame"] { min-width: 760px;
     max-width: max(760px, round(down, 100%, 1px)); }
-[class*="st-key-chart-attention-worst"], [class*="st-key-chart-attention-rates"],
-[class*="st-key-chart-attention-worst"] [data-testid="stFullScreenFrame"],
-[class*="st-key-chart-attention-rates"] [data-testid="stFullScreenFrame"] { min-width: 0 !important; }
 .fs-settings summary { cursor: pointer; font-weight: 600; padding: .5rem .8rem; border-radius: .5rem;
     border: 1px solid rgba(128,128,128,.35); }
 @media (min-width: 641px) { .stElementContainer:has(.fs-settings) { display: none; } }
