@@ -178,6 +178,11 @@ def named_rows(fig: go.Figure, order: Sequence, **settings) -> None:
     )
 
 
+def downwards(fig: go.Figure, rows: Iterable, **settings) -> None:
+    """A y axis of categories, the first on top; one with ``autorange="reversed"`` a browser draws twice."""
+    fig.update_yaxes(range=[len(set(rows)) - 0.5, -0.5], **settings)
+
+
 def frames(fig: go.Figure, cells: Iterable[tuple[int, int]], colour: str) -> None:
     """A frame around cells (column, row) of a heat map whose axes are categories."""
     for x, y in cells:

@@ -3,6 +3,7 @@ is full of < and >."""
 
 from __future__ import annotations
 
+import base64
 import html
 import re
 import zlib
@@ -13,6 +14,7 @@ import plotly.graph_objects as go
 
 from fusescope.analysis.kernel_names import base
 
+_LISTED = 10_000  # elements of an array
 _LINK = re.compile(r"<(?=\s*/?\s*a\b)", re.IGNORECASE)
 HUES = (
     "#0072B2",
@@ -44,6 +46,43 @@ def unlinked(fig: go.Figure) -> go.Figure:
     one. The same figure where there are none."""
     whole, found = _inert(fig.to_plotly_json())
     return go.Figure(whole, skip_invalid=True) if found else fig
+
+
+class Shown(go.Figure):
+    """A figure as a page hands it to Streamlit, which asks for the dictionary each time: it is made once."""
+
+    def __init__(self, whole: dict):
+        super().__init__()
+        self._whole = whole
+
+    def to_dict(self) -> dict:
+        return self._whole
+
+
+def shown(fig: go.Figure, **layout: Any) -> Shown:
+    """The figure without links, with what it does not say itself of ``layout``. Made once for a figure, which
+    must not be changed then: plotly copies and searches a whole figure whenever it is asked for it."""
+    kept = vars(fig).setdefault("_shown", {})
+    key = tuple(layout.items())
+    if key not in kept:
+        whole, _ = _inert(_lists(fig.to_plotly_json()))
+        kept[key] = Shown(whole | {"layout": layout | whole["layout"]})
+    return kept[key]
+
+
+def _lists(value: Any) -> Any:
+    """The value with plotly's packed arrays as lists, but for large ones: a browser takes the second copy of
+    a packed one for other data and draws it again, which for a large one is less work than to read a list."""
+    if isinstance(value, dict) and "bdata" in value:
+        array = np.frombuffer(base64.b64decode(value["bdata"]), value["dtype"])
+        if array.size > _LISTED:
+            return value
+        array = array.reshape([int(n) for n in value.get("shape", str(array.size)).split(",")])
+        unknown = array.dtype.kind == "f" and not np.isfinite(array).all()
+        return (np.where(np.isfinite(array), array, None) if unknown else array).tolist()
+    if isinstance(value, dict):
+        return {k: _lists(v) for k, v in value.items()}
+    return [_lists(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def _inert(value: Any) -> tuple[Any, bool]:

@@ -73,7 +73,7 @@ class Variant:
         one kernel."""
         digest = hashlib.sha256(repr(self.defines).encode())
         for file in source_closure(self.path):
-            digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+            digest.update(file.name.encode() + b"\0" + of_file.kept(str(file), _content) + b"\0")
         return digest.hexdigest()[:16]
 
 
@@ -113,23 +113,39 @@ def family(name: str) -> Family | None:
     return _family(folder) if (folder / "binding.cpp").is_file() else None
 
 
-def source_closure(path: Path) -> list[Path]:
-    """The file and every header of ours that it includes, directly or through others; in a fixed order."""
+def source_closure(path: Path, looked: dict[str, tuple[str, ...] | None] | None = None) -> list[Path]:
+    """The file and every header of ours that it includes, directly or through others; in a fixed order.
+    looked: what each file includes (None: it is no file), for several calls at once, which share headers."""
     seen: dict[str, None] = {}
+    looked = {} if looked is None else looked
     pending = [os.path.realpath(path)]  # as text: called some 500 times for a build, and Path is slow
     while pending:
         file = pending.pop()
-        if file in seen or not os.path.isfile(file):
+        if file in seen:
             continue
-        seen[file] = None
-        folder = os.path.dirname(file)
-        pending += [os.path.normpath(f"{folder}/{name}") for name in of_file.kept(file, _includes)]
+        if file not in looked:
+            looked[file] = _included(file)
+        if (found := looked[file]) is not None:
+            seen[file] = None
+            pending += found
     return [Path(file) for file in sorted(seen, key=lambda file: file.split(os.sep))]
+
+
+def _included(file: str) -> tuple[str, ...] | None:
+    """Where the files would be that it includes; None where it is no file."""
+    if not os.path.isfile(file):
+        return None
+    folder = os.path.dirname(file)
+    return tuple(os.path.normpath(f"{folder}/{name}") for name in of_file.kept(file, _includes))
 
 
 def _includes(file: str) -> tuple[str, ...]:
     """The names that it includes, in a fixed order."""
     return tuple(sorted(_INCLUDE.findall(Path(file).read_text(errors="replace"))))
+
+
+def _content(file: str) -> bytes:
+    return Path(file).read_bytes()
 
 
 def _family(folder: Path) -> Family:

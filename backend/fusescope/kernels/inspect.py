@@ -83,9 +83,7 @@ def _find(family: str, impl: str, arch: str) -> tuple[Toolchain, Object]:
         raise BuildError("nvcc, the CUDA compiler, is missing (fusescope doctor says how to get it)")
     if arch not in (known := toolchain.known_archs(chain)):
         raise ValueError(f"nvcc {chain.nvcc.version} does not support {arch}; it supports {', '.join(known)}")
-    return chain, next(
-        i for i in plan.objects(chain, ("cuda",), (arch,)) if (i.family, i.name) == (family, impl)
-    )
+    return chain, next(i for i in plan.objects(chain, ("cuda",), (arch,), (family,)) if i.name == impl)
 
 
 def _ensure_object(item: Object) -> None:

@@ -93,18 +93,18 @@ def objects(
     """The objects of some units ("cpu", "cuda") in a fixed order, of all families or of those named in
     ``only``. "cuda" is for the given architectures, and has none without one. ValueError for a family that
     does not exist."""
-    known, hashes, found = families(only), {}, []
+    known, read, found = families(only), _Read({}, {}), []
     if unknown := set(only or ()) - set(known):
         there = ", ".join(families())
         raise ValueError(f"there is no kernel family {', '.join(sorted(unknown))}; known: {there}")
     for unit in units if archs else [u for u in units if u != "cuda"]:
         for family in known.values():
-            found.append(_binding(chain, unit, family, hashes))
+            found.append(_binding(chain, unit, family, read))
             for v in (v for v in family.variants if v.device == unit):
                 if unit == "cpu":
-                    found.append(_cpu(chain, v, hashes))
+                    found.append(_cpu(chain, v, read))
                 else:
-                    found += [_cuda(chain, v, arch, hashes) for arch in archs if claims(v, arch)]
+                    found += [_cuda(chain, v, arch, read) for arch in archs if claims(v, arch)]
     return found
 
 
@@ -117,10 +117,10 @@ def by_library(items: list[Object]) -> dict[tuple[str, str], list[Object]]:
     return found
 
 
-def _binding(chain, unit, family, hashes) -> Object:
+def _binding(chain, unit, family, read) -> Object:
     flags = _BINDING + (("-DFUSESCOPE_CUDA", "-DUSE_CUDA") if unit == "cuda" else ())
     key = _key(
-        hashes,
+        read,
         family.binding,
         (*flags, "private symbols"),
         _version(chain.gxx),
@@ -131,16 +131,16 @@ def _binding(chain, unit, family, hashes) -> Object:
     return Object(unit, family.name, None, None, family.binding, "g++", flags + include, None, key)
 
 
-def _cpu(chain, v, hashes) -> Object:
+def _cpu(chain, v, read) -> Object:
     flags = (*_CPU, f"-DFUSESCOPE_SYMBOL={v.symbol}", *_defines(v))
-    key = _key(hashes, v.path, flags, _version(chain.gxx), chain.cpu)
+    key = _key(read, v.path, flags, _version(chain.gxx), chain.cpu)
     return Object("cpu", v.family, v.name, None, v.path, "g++", flags, v.symbol, key)
 
 
-def _cuda(chain, v, arch, hashes) -> Object:
+def _cuda(chain, v, arch, read) -> Object:
     target = f"arch=compute_{arch.removeprefix('sm_')},code={arch}"
     flags = (*_NVCC, *_NVCC_EXTRA, "-gencode", target, f"-DFUSESCOPE_SYMBOL={entry(v, arch)}", *_defines(v))
-    key = _key(hashes, v.path, flags, _version(chain.nvcc), _version(chain.gxx), chain.cutlass_version)
+    key = _key(read, v.path, flags, _version(chain.nvcc), _version(chain.gxx), chain.cutlass_version)
     include = ("-isystem", chain.cutlass) if chain.cutlass else ()
     return Object("cuda", v.family, v.name, arch, v.path, "nvcc", flags + include, entry(v, arch), key)
 
@@ -153,16 +153,26 @@ def _version(tool) -> str:
     return f"{tool.version}" if tool else "none"
 
 
-def _key(hashes: dict[Path, bytes], source: Path, flags: tuple[str, ...], *others: str | None) -> str:
-    own = source / "closure"  # no file: the place in ``hashes`` of a source with all that it includes
-    if own not in hashes:
+@dataclass(frozen=True)
+class _Read:
+    """What was read of sources during one call: digests of files and, under "closure", of all that one
+    includes; and what each includes."""
+
+    digests: dict[Path, bytes]
+    includes: dict[str, tuple[str, ...] | None]
+
+
+def _key(read: _Read, source: Path, flags: tuple[str, ...], *others: str | None) -> str:
+    own = source / "closure"  # no file: the place of a source with all that it includes
+    digests = read.digests
+    if own not in digests:
         digest = hashlib.sha256()
-        for file in source_closure(source):
-            if file not in hashes:
-                hashes[file] = of_file.kept(str(file), _digest)
-            digest.update(f"{file.parent.name}/{file.name}".encode() + b"\0" + hashes[file])
-        hashes[own] = digest.digest()
-    return hashlib.sha256(repr((FORMAT, flags, others, hashes[own])).encode()).hexdigest()[:20]
+        for file in source_closure(source, read.includes):
+            if file not in digests:
+                digests[file] = of_file.kept(str(file), _digest)
+            digest.update(f"{file.parent.name}/{file.name}".encode() + b"\0" + digests[file])
+        digests[own] = digest.digest()
+    return hashlib.sha256(repr((FORMAT, flags, others, digests[own])).encode()).hexdigest()[:20]
 
 
 def _digest(file: str) -> bytes:

@@ -76,7 +76,7 @@ def draw(grid: Grid, chart: str, pick: Callable[[str], None] | None = None) -> N
     """One of CHARTS with its table as CSV and the summary; ``pick(case key)`` is called on a click."""
     theme = style.theme()
     fig = cached_chart.once(("grid", chart, theme, *grid.key), lambda: _figure(grid, chart, theme))
-    with st.container(key="wide-chart" if chart == "map" else None):
+    with st.container(key="wide-chart"):  # of one key: with another a browser draws the old chart again in it
         elements.chart(fig, f"attention-{chart.replace(' ', '-')}", lambda: _table(grid), pick)
     elements.note(attention_grid.summary(list(grid.cells)))
 

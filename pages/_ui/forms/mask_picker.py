@@ -9,6 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from fusescope import masks
+from fusescope.charts.escape import shown
 from fusescope.charts.masks import thumbnail as small
 from fusescope.core.schema import REQUIRED, Parameter
 from pages._ui.app import cached_chart, url
@@ -99,7 +100,7 @@ def thumbnail(text: str, seq_q: int, seq_k: int) -> None:
         ("thumbnail", text, stamp, seq_q, seq_k, theme),
         lambda: small.thumbnail(shares, seq_q, seq_k, density, theme),
     )
-    st.plotly_chart(fig, theme=None, key="mask/picture", config={"displayModeBar": False}, width=124)
+    st.plotly_chart(shown(fig), theme=None, key="mask/picture", config={"displayModeBar": False}, width=124)
     if sampled:
         st.caption(f"from {sampled} sampled rows")
     sizes = {"seq": str(seq_q)} | ({} if seq_k == seq_q else {"seq_k": str(seq_k)})

@@ -6,6 +6,7 @@ import streamlit as st
 
 from fusescope.analysis.occupancy import LIMITS, theoretical
 from fusescope.charts import numbers
+from fusescope.charts.escape import shown
 from fusescope.charts.numbers import plural
 from fusescope.charts.profile import occupancy as stairs
 from pages._ui.app import cached_chart, url
@@ -59,9 +60,9 @@ def _stairs(cc: str, block: int, registers: int, static: int, dynamic: int) -> N
     settings = dict(theme=None, width="stretch", config={"displayModeBar": False})
     left, right = st.columns(2)
     by_registers = cached_chart.once(("occ/registers", *chosen, theme), lambda: _by_registers(*chosen, theme))
-    left.plotly_chart(by_registers, key="occ/registers", **settings)
+    left.plotly_chart(shown(by_registers), key="occ/registers", **settings)
     by_block = cached_chart.once(("occ/block", *chosen, theme), lambda: _by_block(*chosen, theme))
-    right.plotly_chart(by_block, key="occ/block", **settings)
+    right.plotly_chart(shown(by_block), key="occ/block", **settings)
 
 
 def _by_registers(cc, block, registers, static, dynamic, theme):

@@ -9,6 +9,7 @@ import numpy as np
 import streamlit as st
 
 from fusescope import masks
+from fusescope.charts.escape import shown
 from fusescope.charts.masks import picture, thumbnail
 from fusescope.core.schema import REQUIRED
 from pages._ui.app import cached_chart, url
@@ -95,7 +96,7 @@ def pictures(state: url.State, choice: Choice) -> None:
             key = f"masks/picture/{number}/{region}"
             with st.container(width=455 if single else 385):
                 st.plotly_chart(
-                    fig,
+                    shown(fig, clickmode="event", hovermode="closest"),
                     theme=None,
                     key=key,
                     on_select=partial(_zoom, key, choice),

@@ -31,6 +31,12 @@ class Look:
         """Mask → its figures (``stats.of``)."""
         return {t: stats.of(t, self.seq_q, self.seq_k, mask_files.stamp(t)) for t in self.texts}
 
+    @property
+    def key(self) -> tuple:
+        """Everything that a chart of the masks depends on."""
+        stamps = tuple(mask_files.stamp(t) for t in self.texts)
+        return self.texts, stamps, self.seq_q, self.seq_k, self.subtitle, self.theme
+
     def name(self, view: str) -> str:
         """The file name of what the view saves."""
         return f"mask-{view}-{self.seq_q}x{self.seq_k}"
@@ -89,26 +95,21 @@ def _balance(state: url.State, look: Look) -> None:
     tile_rows = {stats.name(t): k["sides"][tile]["per_row"] for t, k in known.items()}
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=385):
-            table = pd.concat(
-                [pd.DataFrame({"mask": t, "row": range(len(v)), "keys": v}) for t, v in rows.items()]
-            )
-            elements.chart(
-                balance.along(rows, "keys per query", 1, look.subtitle, look.theme),
-                look.name("keys"),
-                table,
-            )
+            _along(look, rows, "keys per query", 1, "keys", ("row", "keys"))
         with st.container(width=385):
-            table = pd.concat(
-                [
-                    pd.DataFrame({"mask": t, "tile row": range(len(v)), "live": v})
-                    for t, v in tile_rows.items()
-                ]
-            )
-            fig = balance.along(
-                tile_rows, f"live tiles per row of {tile} queries", tile, look.subtitle, look.theme
-            )
-            elements.chart(fig, look.name("tile-rows"), table)
+            what = f"live tiles per row of {tile} queries"
+            _along(look, tile_rows, what, tile, "tile-rows", ("tile row", "live"))
     _waves(state, look, tile, rows, tile_rows)
+
+
+def _along(look: Look, counts: dict, what: str, step: int, name: str, columns: tuple[str, str]) -> None:
+    """A chart of counts per row of each mask, with all of them as CSV."""
+    fig = cached_chart.once(
+        (what, *look.key), lambda: balance.along(counts, what, step, look.subtitle, look.theme)
+    )
+    row, count = columns
+    frames = lambda: [pd.DataFrame({"mask": t, row: range(len(v)), count: v}) for t, v in counts.items()]  # noqa: E731
+    elements.chart(fig, look.name(name), lambda: pd.concat(frames()))
 
 
 def _waves(state: url.State, look: Look, tile: int, rows, tile_rows) -> None:

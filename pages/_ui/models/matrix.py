@@ -42,9 +42,13 @@ def draw(state: url.State) -> None:
     here = [r for r in here if r.spec.get("dtype") == dtype]
     modes = list(dict.fromkeys(i for r in here for i in r.spec.get("impls") or ()))
     mode = fields.pick(state, "mode", "execution mode", [_FASTEST, *modes], box=row, width=220)
-    found = matrix.cells(_groups(here), None if mode == _FASTEST else mode)
+    stamps = tuple((r.id, run_data.stamp(library.find(r.id), "results.jsonl")) for r in here)
+    found = cached_chart.once(
+        ("cells of models", mode, stamps),
+        lambda: matrix.cells(_groups(here), None if mode == _FASTEST else mode),
+    )
     theme, subtitle = style.theme(), template.join(device_text(name), dtype)
-    key = ("models", name, dtype, mode, theme, tuple(r.id for r in here), len(found))
+    key = ("models", name, dtype, mode, theme, stamps)
     fig = cached_chart.once(key, lambda: matrix.figure(found, subtitle, theme))
     with st.container(key="wide-chart"):
         elements.chart(

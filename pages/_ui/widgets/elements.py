@@ -9,11 +9,13 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from fusescope.charts import glossary, numbers, template
-from fusescope.charts.escape import unlinked
+from fusescope.charts.escape import shown
 from fusescope.core.foreign.text import cell
 from pages._ui.widgets import html_table, reading
 
 _IMAGE = "image_format"
+CLICKED = {"clickmode": "event+select", "hovermode": "closest", "dragmode": "pan"}
+"""What Streamlit's frontend gives a chart whose points can be clicked; without it, it is drawn twice."""
 Table = pd.DataFrame | Callable[[], pd.DataFrame]
 
 
@@ -30,7 +32,8 @@ def chart(
     image = st.session_state.get(_IMAGE, "png")
     key, settings = f"chart/{name}/{image}", template.config(name, image)
     clicked = {"on_select": lambda: _clicked(key, pick), "selection_mode": "points"} if pick else {}
-    st.plotly_chart(unlinked(fig), theme=None, key=key, config=settings, width="stretch", **clicked)
+    drawn = shown(fig, **CLICKED) if pick else shown(fig)
+    st.plotly_chart(drawn, theme=None, key=key, config=settings, width="stretch", **clicked)
     says = says or reading.of(fig)
     if table is None and not says:
         return

@@ -239,7 +239,7 @@ def rates(some: list[Cell], ceiling: float | None, subtitle: str = "", theme: st
             x=ceiling, y=1, yref="paper", text=label, showarrow=False, xanchor="right", yanchor="bottom"
         )
     fig.update_xaxes(range=[0, 1.08 * max(top, ceiling or 0)], title_text="TFLOP/s")
-    fig.update_yaxes(autorange="reversed", automargin=True, type="category")
+    axes.downwards(fig, names, type="category")
     fig.update_layout(showlegend=True, legend=dict(orientation="h", yref="container", y=0, yanchor="bottom"))
     return fig
 

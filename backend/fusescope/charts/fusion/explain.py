@@ -44,7 +44,7 @@ def boundaries(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light"
     )
     axes.line_at(fig, theme, x=0)
     fig.update_xaxes(title_text=f"added time ({unit}); below zero: faster")
-    fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
+    axes.downwards(fig, labels, showgrid=False, ticks="")
     return fig
 
 

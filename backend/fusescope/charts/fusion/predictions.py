@@ -73,5 +73,5 @@ def importance(
         hovertemplate="%{y}: %{x:.3g} %<extra></extra>",
     )
     fig.update_xaxes(title_text="share of total gain (%)", rangemode="tozero")
-    fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
+    axes.downwards(fig, (r["feature"] for r in shown), showgrid=False, ticks="")
     return fig

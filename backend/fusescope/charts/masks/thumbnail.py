@@ -47,7 +47,7 @@ def thumbnail(
         hovertemplate="query %{y:.0f}, key %{x:.0f}: %{z:.0%} kept<extra></extra>",
     )
     fig.update_yaxes(
-        autorange="reversed",
+        range=[seq_q, 0],
         showticklabels=False,
         ticks="",
         showgrid=False,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.colours import SERIES
 
 COLOURS = {
@@ -64,6 +64,6 @@ def bars(steps: Sequence[Mapping], subtitle: str = "", theme: str = "light") -> 
         showlegend=True,
         legend=dict(orientation="h", y=-0.22 - 1.2 / (len(shown) + 2), traceorder="normal"),
     )
-    fig.update_yaxes(autorange="reversed")
+    axes.downwards(fig, labels)
     fig.update_xaxes(title_text=f"time ({unit})", rangemode="tozero")
     return fig

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.colours import SERIES
 from fusescope.charts.escape import label
 from fusescope.charts.ranks.words import PARTS, legend
@@ -102,5 +102,5 @@ def _bars(
             hovertemplate=f"%{{y}}<br>{name}: %{{x:.4g}} {unit}<extra></extra>",
         )
     fig.update_layout(showlegend=True, legend=legend(fig.layout.height))
-    fig.update_yaxes(autorange="reversed")
+    axes.downwards(fig, rows)
     fig.update_xaxes(rangemode="tozero")

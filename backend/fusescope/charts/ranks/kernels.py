@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from fusescope.analysis.kernel_names import base
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.escape import label
 
 MOST = 24
@@ -53,7 +53,7 @@ def heat(
         hoverongaps=False,
     )
     fig.update_xaxes(title_text="rank", type="category", showgrid=False)
-    fig.update_yaxes(autorange="reversed", showgrid=False)
+    axes.downwards(fig, names, showgrid=False)
     return fig
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.colours import SERIES
 from fusescope.charts.escape import label
 from fusescope.charts.ranks.words import legend
@@ -59,11 +59,7 @@ def line(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light") -> g
         showlegend=True,
         legend=legend(fig.layout.height),
     )
-    fig.update_yaxes(
-        autorange="reversed",
-        categoryorder="array",
-        categoryarray=[f"rank {r}" for r in ranks],
-        showgrid=False,
-    )
+    lanes = [f"rank {r}" for r in ranks]
+    axes.downwards(fig, lanes, categoryorder="array", categoryarray=lanes, showgrid=False)
     fig.update_xaxes(title_text=f"time ({unit})", rangemode="tozero")
     return fig

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.ranks.words import PARTS, legend
 
 MOST = 64
@@ -40,6 +40,6 @@ def bars(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light") -> g
         showlegend=True,
         legend=legend(fig.layout.height),
     )
-    fig.update_yaxes(autorange="reversed")
+    axes.downwards(fig, labels)
     fig.update_xaxes(title_text=f"time ({unit})", rangemode="tozero")
     return fig

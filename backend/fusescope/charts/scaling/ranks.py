@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.colours import SERIES
 from fusescope.core.records import Record
 
@@ -107,4 +107,4 @@ def _lying(fig: go.Figure, title: str) -> None:
         margin=dict(b=110),
     )
     fig.update_xaxes(title_text=title, side="top", title_standoff=4)
-    fig.update_yaxes(autorange="reversed", showgrid=False)
+    axes.downwards(fig, fig.data[0].y, showgrid=False)
