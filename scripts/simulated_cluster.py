@@ -5,8 +5,8 @@ what is lost where workers are killed.
     python3 scripts/simulated_cluster.py --workers 4 --cases 2600 --ms 100 --kill-every 5 --kill-for 60
 
 Busy is the share of the workers' time that the cases themselves take; scheduling, records and their way to
-the run's process are the rest. A worker needs some 0.1 ms of CPU time a case for its record, the submitting
-process 0.1 ms, several times that without msgspec: with cases of a millisecond there must be cores for both.
+the run's process are the rest. A worker needs some 0.08 ms of CPU time a case for its record, the submitting
+process as much, several times that without msgspec: with cases of a millisecond there must be cores for both.
 """
 
 from __future__ import annotations
