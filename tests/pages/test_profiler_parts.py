@@ -12,9 +12,10 @@ from profiles_on_disk import NCU, TRACE
 from fusescope.analysis import memory_plan
 from fusescope.charts import escape
 from fusescope.charts.profile import memory_time, moved_bytes, ncu, steps, telemetry, time_breakdown, timeline
+from fusescope.core.errors import RunError
 from fusescope.jobs import submit
 from fusescope.store import timeline as binned
-from pages._ui.profiler import importing
+from pages._ui.profiler import data, importing
 from pages._ui.routes import perfetto
 
 
@@ -29,6 +30,17 @@ def test_a_long_lane_is_drawn_in_bins(there):
     fig = timeline.lanes({"GPU 0 stream 7": binned_view}, binned_view["begin_ns"])
     assert fig.data[0].type == "heatmap" and "busy" in str(fig.data[0].customdata)
     assert binned_view["count"] == 9 and sum(binned_view["bins"]["count"]) == 9
+
+
+def test_a_summary_is_kept_until_its_file_changes(there):
+    file = there / "artifacts" / "summary.json"
+    before = data.load(there.name).summary
+    assert data.load(there.name).summary is before
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"schema": 999}))
+    with pytest.raises(RunError, match="newer version"):
+        data.load(there.name)
+    file.unlink()
+    assert data.load(there.name).summary is None
 
 
 def test_few_events_are_cells_each_until_the_next_begins():

@@ -90,9 +90,19 @@ def has_profile(path: Path) -> bool:
 def load(run_id: str) -> Profile:
     """The run and what it holds. RunError: no such run, torn, or from a newer version."""
     path = library.find(run_id)
-    summary = path / "artifacts" / "summary.json"
-    stamp = str(summary.stat().st_mtime_ns) if summary.is_file() else ""
-    return Profile(folder.read(path), path, profile.summary(path), tuple(profile.names(path)), stamp)
+    stamp = _stamp(path)
+    return Profile(folder.read(path), path, _summary(str(path), stamp), tuple(profile.names(path)), stamp)
+
+
+def _stamp(path: Path) -> str:
+    file = path / "artifacts" / "summary.json"
+    return str(file.stat().st_mtime_ns) if file.is_file() else ""
+
+
+@st.cache_resource(max_entries=128, show_spinner=False)
+def _summary(path: str, stamp: str) -> dict | None:
+    """Kept uncopied in this process; read-only."""
+    return profile.summary(Path(path))
 
 
 def of_rank(found: Profile, rank: int) -> Profile:
@@ -101,7 +111,7 @@ def of_rank(found: Profile, rank: int) -> Profile:
     return replace(
         found,
         path=path,
-        summary=profile.summary(path),
+        summary=_summary(str(path), _stamp(path)),
         tables=tuple(profile.names(path)),
         stamp=f"{found.stamp}/{rank}",
         rank=rank,
