@@ -15,8 +15,8 @@ from fusescope.charts.scaling import devices, ranks
 from fusescope.charts.scaling import links as links_chart
 from fusescope.core.records import Record, Speedup, Times
 from fusescope.models.describe import layouts
+from pages._ui.answer import parallel_sizes
 from pages._ui.scaling import page
-from pages._ui.scaling import tables as tables_of
 
 CASE = models.validate("gpt2", {"batch": 16, "seq": 64})
 IMPLS = ("sdpa", "sdpa-tp2", "sdpa-tp3", "sdpa-tp4", "sdpa-dp2", "sdpa-dp4")
@@ -167,15 +167,15 @@ def test_the_sizes_of_the_times_are_said(draw, run):
     assert f"batch={CASE['batch']}, seq={CASE['seq']}" in said(at.caption)
     assert "layers=12" in said(at.caption) and "float32" in said(at.caption)
     cut = {**CASE, "layers": 4}
-    text = tables_of.settings(type("Run", (), {"spec": {"op": "model:gpt2", "cases": [cut]}})())
+    text = parallel_sizes.settings(type("Run", (), {"spec": {"op": "model:gpt2", "cases": [cut]}})())
     assert "layers=4 of 12" in text
 
 
 def test_a_prediction_says_the_sizes_that_it_is_of():
     run = lambda **case: type("Run", (), {"spec": {"op": "model:gpt2", "cases": [{**CASE, **case}]}})()  # noqa: E731
-    assert tables_of.sizes(run(), 16) == "16 sequences of 64 tokens"
-    assert tables_of.sizes(run(layers=4, seq=2048), 1) == "4 of 12 layers, 1 sequence of 2,048 tokens"
-    assert tables_of.sizes(run(heads=4), 8) == "4 of 12 heads, 8 sequences of 64 tokens"
+    assert parallel_sizes.sizes(run(), 16) == "16 sequences of 64 tokens"
+    assert parallel_sizes.sizes(run(layers=4, seq=2048), 1) == "4 of 12 layers, 1 sequence of 2,048 tokens"
+    assert parallel_sizes.sizes(run(heads=4), 8) == "4 of 12 heads, 8 sequences of 64 tokens"
 
 
 def test_hidden_communication_that_is_nothing_reads_zero(draw, run):

@@ -10,8 +10,8 @@ from fusescope.analysis.scaling import measured
 from fusescope.charts import numbers
 from fusescope.core.records import Record, Run
 from fusescope.store import library
+from pages._ui.answer import parallel_sizes
 from pages._ui.app import run_data, url
-from pages._ui.scaling import tables
 from pages._ui.widgets.text import device_text, md
 
 _LIMIT = 20
@@ -25,7 +25,7 @@ def draw(op: str) -> None:
             there = url.link("scaling", run=run.id)
             st.markdown(f"**Over several {device}:** {md(gains)} [→ Scaling]({there})")
             source = "recorded on" if run.recorded else "on"
-            st.caption(md(f"{tables.settings(run)}, {source} {device_text(run.device_name)}"))
+            st.caption(md(f"{parallel_sizes.settings(run)}, {source} {device_text(run.device_name)}"))
             return
 
 

@@ -10,7 +10,7 @@ from fusescope.charts import captions
 from fusescope.charts.scaling import devices, links, ranks
 from fusescope.core.records import Record, Run
 from fusescope.store import library, profile
-from pages._ui.answer import answer, matching
+from pages._ui.answer import answer, matching, parallel_sizes
 from pages._ui.app import jobs, run_data, url
 from pages._ui.forms import busy, fields
 from pages._ui.scaling import predictions, tables
@@ -81,7 +81,7 @@ def _growing(run: Run) -> None:
 def _draw(state: url.State, run: Run, records: list[Record]) -> None:
     series, baseline = measured.series(records), str(run.spec.get("baseline"))
     st.markdown(f"**{md(tables.sentence(records, series, baseline))}**")
-    if settings := tables.settings(run):
+    if settings := parallel_sizes.settings(run):
         st.caption(md(settings))
     tables.layouts(records, baseline, run.id)
     if run.spec.get("trace") and profile.summary(library.find(run.id)):

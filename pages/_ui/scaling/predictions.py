@@ -13,9 +13,9 @@ from fusescope.charts.scaling import devices
 from fusescope.charts.scaling.devices import Predicted
 from fusescope.core.records import Record, Run
 from fusescope.models.describe import layouts, predicted
+from pages._ui.answer import parallel_sizes
 from pages._ui.app import url
 from pages._ui.forms import fields
-from pages._ui.scaling import tables
 from pages._ui.widgets import elements, html_table
 from pages._ui.widgets.text import device_text, md
 
@@ -107,7 +107,7 @@ def _layouts(state: url.State, run: Run, measured: Sequence[predicted.Compared])
     first = min((found[0] for _, found in best if found), key=lambda p: p.ms)
     name, least = layouts.Layout(first.tp, first.pp, first.dp), "at least " if first.host_bound else ""
     st.markdown(
-        f"**Fastest predicted ({md(tables.sizes(run, batch))}): {name} on {first.ranks:,} × "
+        f"**Fastest predicted ({md(parallel_sizes.sizes(run, batch))}): {name} on {first.ranks:,} × "
         f"{md(device_text(run.device_name))}, {least}{numbers.time(first.ms)}**, "
         f"one device {numbers.time(single)}."
     )
