@@ -94,6 +94,14 @@ def test_a_cell_that_is_proven_slower_is_framed():
     assert not attention_grid.by_mask_and_shape([won]).layout.shapes
 
 
+@pytest.mark.parametrize("draw", ("by_mask_and_shape", "worst_first", "rates"))
+def test_a_click_on_any_chart_has_the_case(draw):
+    some = attention_grid.cells([r for r in folder.records(RECORDED[0])])
+    more = (777.0,) if draw == "rates" else ()
+    for trace in getattr(attention_grid, draw)(some, *more).data:
+        assert {point[1] for point in trace.customdata} == {c.case for c in some}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ("light", "dark"))
 def test_charts_of_the_recorded_runs(theme):

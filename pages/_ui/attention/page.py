@@ -78,7 +78,7 @@ def _comparison(state: url.State, found: grid.Grid) -> None:
         list(cells),
         key=key,
         format_func=lambda text: grid.cell_name(cells[text]),
-        help="Or click a cell of the map",
+        help="Or click it in the chart",
     )
     state.keep("cell", case, worst)
     question = Question("attention", json.loads(case), found.dtype, found.device_name)

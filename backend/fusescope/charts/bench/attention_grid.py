@@ -177,7 +177,8 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
 
 
 def worst_first(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Figure:
-    """One dot per cell, the lowest ratio on top, with its value and implementations; at most 60 cells."""
+    """One dot per cell, the lowest ratio on top, with its value and implementations; at most 60 cells. Of
+    each the case is in ``customdata[1]``, for clicks."""
     if not some:
         return template.empty(_NONE, theme)
     chosen = sorted(some, key=lambda c: c.ratio)[:_MOST]
@@ -193,8 +194,8 @@ def worst_first(some: list[Cell], subtitle: str = "", theme: str = "light") -> g
         text=[f"  {numbers.ratio(i.ratio)}{_doubt(i)} {short(i.ours)} / {short(i.peer)}" for i in chosen],
         textposition="middle right",
         textfont=dict(size=11, color=c["muted"]),
-        hovertemplate="%{customdata}<extra></extra>",
-        customdata=[_hover(i) for i in chosen],
+        hovertemplate="%{customdata[0]}<extra></extra>",
+        customdata=[(_hover(i), i.case) for i in chosen],
         marker=dict(
             size=9,
             color=[c["muted"] if _doubt(i) else _sides(i, template.SLOWER, template.FASTER) for i in chosen],
@@ -228,8 +229,8 @@ def rates(some: list[Cell], ceiling: float | None, subtitle: str = "", theme: st
             mode="markers",
             name=name,
             marker=dict(size=9, color=OURS, symbol=symbol),
-            customdata=[_hover(i) for i in some],
-            hovertemplate="%{x:.3g} TFLOP/s<br>%{customdata}<extra>" + name + "</extra>",
+            customdata=[(_hover(i), i.case) for i in some],
+            hovertemplate="%{x:.3g} TFLOP/s<br>%{customdata[0]}<extra>" + name + "</extra>",
         )
     top = max(i.executed_tflops for i in some)
     if ceiling:
