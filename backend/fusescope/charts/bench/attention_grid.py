@@ -177,8 +177,7 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
 
 
 def worst_first(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Figure:
-    """One dot per cell, the lowest ratio on top, with its value and implementations; at most 60 cells. Of
-    each the case is in ``customdata[1]``, for clicks."""
+    """One dot per cell (at most 60), the lowest ratio on top; the case for clicks is in ``customdata[1]``."""
     if not some:
         return template.empty(_NONE, theme)
     chosen = sorted(some, key=lambda c: c.ratio)[:_MOST]
