@@ -1,6 +1,8 @@
 """Attention on e4m3 operands: NaN, growing scores, exact numbers, outliers, masks, strides, torch,
 refusals."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -49,6 +51,9 @@ def test_an_element_may_be_off_by_seven_of_its_own_deviations():
         assert (compare(out.half(), right, case.tolerance).reason is None) == passes
         broken = Bounds(right, case.tolerance, torch.float16, "cpu").broken_by(out.half())
         assert (broken is None) == passes
+    for unknown in (float("nan"), float("inf")):
+        nothing = dataclasses.replace(case.tolerance, own=torch.full((right.numel(),), unknown))
+        assert compare(out.half(), right, nothing).reason
 
 
 def test_a_rotation_helps_with_outliers(device):

@@ -88,6 +88,7 @@ class Tolerance:
         if self.own is None:
             return self.absolute + self.relative * size
         own = self.own[start : start + size.numel()].to(size.device).double()
+        own = own.nan_to_num(0.0, posinf=0.0)  # what is not known allows nothing
         return own.clamp_min(self.absolute) + self.relative * size
 
 
