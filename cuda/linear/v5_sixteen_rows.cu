@@ -2,8 +2,8 @@
 // archs: sm_90a
 // expects: HMMA
 //
-// The weight is requested before the previous kernel has ended (settled). The same as
-// cuda/linear_weight_only/v3_tensor_core.cu for 16-bit weights.
+// Weight and bias are requested before the previous kernel has ended (settled), the residual before the product. The
+// same as cuda/linear_weight_only/v3_tensor_core.cu for 16-bit weights.
 #include "../common/dependent.cuh"
 #include "../common/few_rows.cuh"
 #include "../common/gelu.h"
@@ -17,23 +17,37 @@ __global__ void __launch_bounds__(THREADS, 2) linear_sixteen_rows(const T* x, in
                                                                   int64_t weight_row, const T* bias, const T* residual,
                                                                   int64_t residual_row, T* out, int rows, int outputs,
                                                                   int terms, bool settled) {
-  few_rows::Product<T, Tiles, Eights> product(weight, weight_row, outputs, terms);
+  using Product = few_rows::Product<T, Tiles, Eights>;
+  Product product(weight, weight_row, outputs, terms);
+  const int n = Product::output();
   if (!settled) wait_for_previous();
   product.start();
+  // As they are: a conversion would wait for its load.
+  T shift = from_float<T>(0.0f), onto[Product::ends];
+  if (bias && n < outputs) shift = bias[n];
+  const T *row[Eights], *add[Product::ends];
+#pragma unroll
+  for (int j = 0; j < Eights; ++j) row[j] = x + Product::own_row(j, rows) * x_row + product.k, have_ready(row[j]);
+#pragma unroll
+  for (int i = 0; i < Product::ends; ++i) {
+    const bool adds = residual && Product::row(i) < rows && n < outputs;
+    add[i] = adds ? residual + Product::row(i) * residual_row + n : nullptr, have_ready(add[i]);
+  }
   wait_for_previous();
   let_next_start();
-  product.multiply([&](int r, int at) {
-    uint4 v = {0, 0, 0, 0};
-    if (r < rows && at < terms) v = *reinterpret_cast<const uint4*>(x + r * x_row + at);
-    return v;
-  });
-  product.finish(rows, [&](int r, int n, float whole) {
-    whole += bias ? to_float(bias[n]) : 0.0f;
-    if constexpr (Activation == LINEAR_GELU_ERF) whole = gelu_erf(whole, [](float u) { return __expf(u); });
-    if constexpr (Activation == LINEAR_GELU_TANH) whole = gelu_tanh(whole, [](float u) { return __expf(u); });
-    if (residual) whole += to_float(residual[r * residual_row + n]);
-    out[int64_t(r) * outputs + n] = from_float<T>(whole);
-  });
+#pragma unroll
+  for (int i = 0; i < Product::ends; ++i) {
+    onto[i] = from_float<T>(0.0f);
+    if (add[i]) onto[i] = *add[i];
+  }
+  product.run(
+      rows, [&](int j, int ahead) { return few_rows::load_written(row[j] + ahead); },
+      [&](int i, float whole) {
+        whole += to_float(shift);
+        if constexpr (Activation == LINEAR_GELU_ERF) whole = gelu_erf(whole, [](float u) { return __expf(u); });
+        if constexpr (Activation == LINEAR_GELU_TANH) whole = gelu_tanh(whole, [](float u) { return __expf(u); });
+        out[int64_t(Product::row(i)) * outputs + n] = from_float<T>(whole + to_float(onto[i]));
+      });
 }
 
 template <typename T, int Activation, int Tiles, int Eights>

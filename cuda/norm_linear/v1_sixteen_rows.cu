@@ -1,9 +1,9 @@
-// For up to sixteen rows: every block norms them once more, into shared memory, while its weights are on their way.
+// For up to sixteen rows: every block takes the statistics of all rows once more, and norms what it multiplies.
 // archs: sm_90a
 // expects: HMMA
 //
 // In decoding a norm of its own takes one latency of the memory, a launch and a wait for few kilobytes. Here a block
-// waits for x as it does without a norm; two reductions are added, and no kernel. Scale, shift and the first weights
+// waits for x as it does without a norm; a reduction is added, and no kernel. Scale, shift, bias and the first weights
 // are requested before the previous kernel has ended (settled).
 #include "../common/dependent.cuh"
 #include "../common/few_rows.cuh"
@@ -15,143 +15,131 @@
 namespace {
 using few_rows::THREADS;
 using few_rows::WARPS;
-constexpr int FLIGHT = 4;                  // 16-byte loads of x that a thread has on their way
-constexpr int64_t MOST_SHARED = 84 << 10;  // bytes; with the sums of a block, two blocks fit a multiprocessor
+constexpr int WIDTH = 8, MOST_ROWS = 16;
+constexpr int FLIGHT = 4;              // 16-byte loads of x that a thread has on their way
+constexpr int MOST_SHARED = 64 << 10;  // bytes of scale and shift; with the sums two blocks fit a multiprocessor
 
-// Elements from one normed row to the next: 64 bytes more than a multiple of 128, so that two rows lie in different
-// banks.
-inline int64_t row_of(int64_t terms) { return (terms + 63) / 64 * 64 + 32; }
+template <typename T> __device__ __forceinline__ const T* elements(const uint4& eight) {
+  return reinterpret_cast<const T*>(&eight);
+}
 
-// The rows of a call, normed in shared memory by the whole block.
-template <typename T> struct Normed {
-  using Pack = row::Pack<T>;
-  static constexpr int width = 8;
+// Mean and inverse deviation of every row of x. Sums are of the distance from the row's first element, a member of the
+// row, so the square of their mean is at most `terms` variances and cancels no more than that.
+template <typename T> struct Statistics {
+  float2 (&parts)[MOST_ROWS][WARPS];  // of each row the sums of the warps that share it
+  int rows, terms;
+  bool shifts;
 
-  T *rows, *scale, *shift;
-  int step, terms;
+  __device__ __forceinline__ int per_row() const { return rows == 1 ? 8 : rows == 2 ? 4 : rows <= 4 ? 2 : 1; }
 
-  __device__ __forceinline__ Normed(char* shared, int count, int step, int terms)
-      : rows(reinterpret_cast<T*>(shared)),
-        scale(rows + count * step),
-        shift(scale + terms),
-        step(step),
-        terms(terms) {}
-
-  // Requests what does not depend on the kernel before.
-  __device__ __forceinline__ void keep(const T* scale_from, const T* shift_from) {
-    for (int at = threadIdx.x * width; at < terms; at += THREADS * width) {
-      *reinterpret_cast<Pack*>(scale + at) = *reinterpret_cast<const Pack*>(scale_from + at);
-      if (shift_from) *reinterpret_cast<Pack*>(shift + at) = *reinterpret_cast<const Pack*>(shift_from + at);
-    }
+  __device__ __forceinline__ float first(const T* row) const {
+    return shifts ? to_float(elements<T>(few_rows::load_written(row))[0]) : 0.0f;
   }
 
-  // The sum over the `per` neighbouring warps that share a row; `parts` is used once per call of norm_rows.
-  static __device__ __forceinline__ float over_row(float value, int per, float (&parts)[WARPS]) {
-    value = warp_reduce<Sum>(value);
-    if (per == 1) return value;
-    const int warp = threadIdx.x / 32;
-    if (threadIdx.x % 32 == 0) parts[warp] = value;
-    __syncthreads();
-    value = 0.0f;
-    for (int i = 0; i < per; ++i) value += parts[warp / per * per + i];
-    return value;
-  }
-
-  __device__ __forceinline__ void norm_rows(const T* x, int64_t x_row, int count, bool shifts, float eps) {
-    __shared__ float parts[2][WARPS];
-    const int per = count == 1 ? 8 : count == 2 ? 4 : count <= 4 ? 2 : 1, warp = threadIdx.x / 32;
-    const int begin = (warp % per * 32 + threadIdx.x % 32) * width, stride = per * 32 * width;
-    // A thread reads back what it has written itself, so only the sums and the end need the block. With more than one
-    // warp per row the loop runs once.
-    for (int r = warp / per; r < (count + WARPS - 1) / WARPS * WARPS; r += WARPS / per) {
-      const bool inside = r < count;
-      T* const row = rows + r * step;
-      auto each = [&](auto f) {
-        for (int at = begin; inside && at < terms; at += stride) f(at, *reinterpret_cast<Pack*>(row + at));
-      };
-      float sum = 0.0f, mean = 0.0f, squares = 0.0f;
-      for (int at = begin; inside && at < terms; at += FLIGHT * stride) {
-        Pack pack[FLIGHT];
+  __device__ __forceinline__ void take(const T* x, int64_t x_row) const {
+    const int per = per_row(), warp = threadIdx.x / 32, lane = threadIdx.x % 32, stride = per * 32 * WIDTH;
+    for (int r = warp / per; r < rows; r += WARPS / per) {
+      const T* const row = x + r * x_row;
+      const float from = first(row);
+      float sum = 0.0f, squares = 0.0f;
+      for (int at = (warp % per * 32 + lane) * WIDTH; at < terms; at += FLIGHT * stride) {
+        uint4 eight[FLIGHT];
 #pragma unroll
         for (int i = 0; i < FLIGHT; ++i)
-          if (at + i * stride < terms) pack[i] = *reinterpret_cast<const Pack*>(x + r * x_row + at + i * stride);
+          if (at + i * stride < terms) eight[i] = few_rows::load_written(row + at + i * stride);
 #pragma unroll
         for (int i = 0; i < FLIGHT; ++i) {
           if (at + i * stride >= terms) continue;
-          *reinterpret_cast<Pack*>(row + at + i * stride) = pack[i];
 #pragma unroll
-          for (int e = 0; e < width; ++e) {
-            const float v = to_float(pack[i].value[e]);
-            sum += shifts ? v : v * v;
-          }
-        }
-      }
-      sum = over_row(sum, per, parts[0]);
-      if (shifts) {
-        mean = sum / float(terms);
-        each([&](int, const Pack& pack) {
-#pragma unroll
-          for (int e = 0; e < width; ++e) {
-            const float v = to_float(pack.value[e]) - mean;
+          for (int e = 0; e < WIDTH; ++e) {
+            const float v = to_float(elements<T>(eight[i])[e]) - from;
+            sum += v;
             squares += v * v;
           }
-        });
-        squares = over_row(squares, per, parts[1]);
-      } else {
-        squares = sum;
-      }
-      const float by = rsqrtf(squares / float(terms) + eps);
-      each([&](int at, Pack& pack) {
-        const Pack factor = *reinterpret_cast<const Pack*>(scale + at);
-        Pack added{};
-        if (shifts) added = *reinterpret_cast<const Pack*>(shift + at);
-#pragma unroll
-        for (int e = 0; e < width; ++e) {
-          const float v = (to_float(pack.value[e]) - mean) * by * to_float(factor.value[e]);
-          pack.value[e] = from_float<T>(shifts ? v + to_float(added.value[e]) : v);
         }
-      });
-      if (per > 1) break;
+      }
+      sum = warp_reduce<Sum>(sum);
+      squares = warp_reduce<Sum>(squares);
+      if (lane == 0) parts[r][warp % per] = make_float2(sum, squares);
     }
     __syncthreads();
+  }
+
+  // (mean, inverse deviation) of row r; the mean is 0 of an RMSNorm.
+  __device__ __forceinline__ float2 of(const T* row, int r, float eps) const {
+    float sum = 0.0f, squares = 0.0f;
+    const int per = per_row();
+#pragma unroll
+    for (int i = 0; i < WARPS; ++i) {
+      if (i >= per) break;
+      sum += parts[r][i].x;
+      squares += parts[r][i].y;
+    }
+    const float mean = shifts ? sum / float(terms) : 0.0f;
+    const float variance = squares / float(terms) - mean * mean;
+    return make_float2(mean + first(row), rsqrtf(fmaxf(variance, 0.0f) + eps));
   }
 };
 
 template <typename T, int Activation, int Tiles, int Eights>
-__global__ void __launch_bounds__(THREADS, 2) norm_linear_sixteen_rows(const NormLinearArgs a, int step) {
+__global__ void __launch_bounds__(THREADS, 2) norm_linear_sixteen_rows(const NormLinearArgs a) {
+  using Product = few_rows::Product<T, Tiles, Eights>;
   extern __shared__ __align__(16) char shared[];
-  const int rows = int(a.rows), terms = int(a.terms);
-  auto shift = static_cast<const T*>(a.shift), bias = static_cast<const T*>(a.bias);
-  few_rows::Product<T, Tiles, Eights> product(static_cast<const T*>(a.weight), a.weight_row, int(a.outputs), terms);
-  Normed<T> normed(shared, rows, step, terms);
+  __shared__ float2 parts[MOST_ROWS][WARPS];
+  const int rows = int(a.rows), terms = int(a.terms), outputs = int(a.outputs), n = Product::output();
+  const bool shifts = a.shift != nullptr;
+  auto x = static_cast<const T*>(a.x), bias = static_cast<const T*>(a.bias);
+  uint4 *const scale = reinterpret_cast<uint4*>(shared), *const shift = scale + terms / WIDTH;
+  const Statistics<T> statistics{parts, rows, terms, shifts};
+
+  Product product(static_cast<const T*>(a.weight), a.weight_row, outputs, terms);
   if (!a.settled) wait_for_previous();
   product.start();
-  normed.keep(static_cast<const T*>(a.scale), shift);
+  T added = from_float<T>(0.0f);  // as it is: a conversion would wait for its load
+  if (bias && n < outputs) added = bias[n];
+  for (int i = threadIdx.x; i < terms / WIDTH; i += THREADS) {
+    scale[i] = static_cast<const uint4*>(a.scale)[i];
+    if (shifts) shift[i] = static_cast<const uint4*>(a.shift)[i];
+  }
+  const T* row[Eights];
+#pragma unroll
+  for (int j = 0; j < Eights; ++j) {
+    row[j] = x + Product::own_row(j, rows) * a.x_row;
+    have_ready(row[j]);
+  }
   wait_for_previous();
   let_next_start();
-  __syncthreads();
-  normed.norm_rows(static_cast<const T*>(a.x), a.x_row, rows, shift != nullptr, a.eps);
-  product.multiply([&](int r, int at) {
-    uint4 v = {0, 0, 0, 0};
-    if (r < rows && at < terms) v = *reinterpret_cast<const uint4*>(normed.rows + r * step + at);
-    return v;
-  });
-  product.finish(rows, [&](int r, int n, float whole) {
-    whole += bias ? to_float(bias[n]) : 0.0f;
-    if constexpr (Activation == NORM_LINEAR_GELU_ERF) whole = gelu_erf(whole, [](float u) { return __expf(u); });
-    if constexpr (Activation == NORM_LINEAR_GELU_TANH) whole = gelu_tanh(whole, [](float u) { return __expf(u); });
-    static_cast<T*>(a.out)[int64_t(r) * a.outputs + n] = from_float<T>(whole);
-  });
+  statistics.take(x, a.x_row);
+  float2 found[Eights];
+#pragma unroll
+  for (int j = 0; j < Eights; ++j) found[j] = statistics.of(row[j], Product::own_row(j, rows), a.eps);
+
+  product.run(
+      rows,
+      [&](int j, int ahead) {
+        const int at = product.k + ahead;
+        uint4 eight = few_rows::load_written(row[j] + at);
+        const uint4 factor = scale[at / WIDTH], onto = shifts ? shift[at / WIDTH] : uint4{0, 0, 0, 0};
+        T* const v = reinterpret_cast<T*>(&eight);
+#pragma unroll
+        for (int e = 0; e < WIDTH; ++e)
+          v[e] = from_float<T>((to_float(v[e]) - found[j].x) * found[j].y * to_float(elements<T>(factor)[e]) +
+                               to_float(elements<T>(onto)[e]));
+        return eight;
+      },
+      [&](int i, float whole) {
+        whole += to_float(added);
+        if constexpr (Activation == NORM_LINEAR_GELU_ERF) whole = gelu_erf(whole, [](float u) { return __expf(u); });
+        if constexpr (Activation == NORM_LINEAR_GELU_TANH) whole = gelu_tanh(whole, [](float u) { return __expf(u); });
+        static_cast<T*>(a.out)[int64_t(Product::row(i)) * outputs + n] = from_float<T>(whole);
+      });
 }
 
-// Bytes of a block's dynamic shared memory.
-int64_t shared_bytes(const NormLinearArgs& a) { return 2 * (a.rows * row_of(a.terms) + 2 * a.terms); }
-
 const char* unsupported(const NormLinearArgs& a) {
-  if (a.rows > 16) return "unsupported: more than 16 rows (use a norm and linear)";
-  if (shared_bytes(a) > MOST_SHARED) return "unsupported: rows that take more than 84 KiB of shared memory";
+  if (a.rows > MOST_ROWS) return "unsupported: more than 16 rows (use a norm and linear)";
   if (a.terms % 8 || a.x_row % 8 || a.weight_row % 8)
     return "unsupported: rows that are not multiples of 16 bytes apart";
+  if (4 * a.terms > MOST_SHARED) return "unsupported: rows of more than 16384 elements";
   if (!aligned(a.x, 16) || !aligned(a.weight, 16) || !aligned(a.scale, 16) || !aligned(a.shift, 16))
     return "unsupported: addresses that are not multiples of 16 bytes";
   if (a.outputs > INT32_MAX / 2) return "unsupported: more than 2^30 outputs";
@@ -161,10 +149,9 @@ const char* unsupported(const NormLinearArgs& a) {
 template <typename T, int Activation, int Tiles, int Eights>
 const char* launch(const NormLinearArgs& a, cudaStream_t stream) {
   constexpr auto kernel = norm_linear_sixteen_rows<T, Activation, Tiles, Eights>;
-  if (const char* why = allow_shared<kernel>(int(MOST_SHARED))) return why;
+  if (const char* why = allow_shared<kernel>(MOST_SHARED)) return why;
   const int64_t blocks = (a.outputs + 16 * Tiles - 1) / (16 * Tiles);
-  return launch_dependent(kernel, unsigned(blocks), unsigned(THREADS), int(shared_bytes(a)), stream, 1, a,
-                          int(row_of(a.terms)));
+  return launch_dependent(kernel, unsigned(blocks), unsigned(THREADS), int(4 * a.terms), stream, 1, a);
 }
 }  // namespace
 
@@ -177,7 +164,7 @@ FUSESCOPE_KERNEL(const NormLinearArgs* args, void* stream) {
       using T = decltype(zero);
       constexpr int how = decltype(activation)::value;
       auto on = static_cast<cudaStream_t>(stream);
-      // Two tiles per block share the normed rows, where that still leaves every multiprocessor a block.
+      // Two tiles per block share x, where that still leaves every multiprocessor a block.
       const bool two = a.outputs >= int64_t(multiprocessors()) * 32;
       if (a.rows <= 8) return two ? launch<T, how, 2, 1>(a, on) : launch<T, how, 1, 1>(a, on);
       return two ? launch<T, how, 2, 2>(a, on) : launch<T, how, 1, 2>(a, on);

@@ -29,7 +29,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 EPS = 1e-5
 FEW_ROWS = 16
 """Rows up to which v1_sixteen_rows computes."""
-_SHARED = 84 << 10  # bytes of a block's shared memory for the normed rows, scale and shift
+_LONGEST = 1 << 14  # elements of a row of which scale and shift fit a block's shared memory
 
 
 def tolerance(values, dtype):
@@ -125,22 +125,9 @@ def _separate(x, scale, shift, weight, bias, activation, eps):
 
 
 def _two_kernels(inputs):
-    """Our own norm and our own product, the fastest for the case."""
-    from fusescope.ops.layer.bias_residual_layernorm import bias_residual_layernorm
-    from fusescope.ops.layer.linear import linear
-    from fusescope.ops.layer.rmsnorm_residual import rmsnorm_residual
-
-    x, scale, shift, weight, bias, activation, eps = arguments(inputs)[0]
-
-    def run():
-        if shift is None:
-            normed = rmsnorm_residual(x, scale, eps=eps)[0]
-        else:
-            normed = bias_residual_layernorm(x, None, None, scale, shift, eps)
-        return linear(normed, weight, bias, activation, settled=True)
-
-    run()
-    return run
+    given = arguments(inputs)[0]
+    _apart(*given)  # measures which product is fastest
+    return lambda: _apart(*given)
 
 
 PEERS = {
@@ -156,25 +143,37 @@ PEERS = {
 
 
 def suits(x, weight) -> bool:
-    """Whether norm_linear takes rows x (..., K) and a weight (N, K) on their device in one kernel: on the CPU
-    always; on a GPU of compute capability 9.0 up to FEW_ROWS rows of float16 or bfloat16, dense and of
-    multiples of 8 elements, that fit a block's shared memory."""
+    """Whether rows x (..., K) and a weight (N, K) are taken by one kernel on their device: on the CPU always;
+    on a GPU of compute capability 9.0 up to FEW_ROWS rows of float16 or bfloat16, dense and of multiples of 8
+    elements up to 16384."""
     if x.device.type != "cuda":
         return True
     import torch
 
     terms = x.shape[-1]
-    rows = x.numel() // max(1, terms)
     return (
         x.element_size() == 2
-        and 0 < rows <= FEW_ROWS
+        and 0 < x.numel() <= FEW_ROWS * terms
         and terms % 8 == 0
-        and 2 * (rows * (-(-terms // 64) * 64 + 32) + 2 * terms) <= _SHARED
+        and terms <= _LONGEST
         and x.is_contiguous()
         and weight.is_contiguous()
-        and all(t.data_ptr() % 16 == 0 for t in (x, weight))
+        and (torch.compiler.is_compiling() or all(t.data_ptr() % 16 == 0 for t in (x, weight)))
         and torch.cuda.get_device_capability(x.device) == (9, 0)
     )
+
+
+def _apart(x, scale, shift, weight, bias, activation, eps, settled=True):
+    """The same by two of our kernels."""
+    from fusescope.ops.layer.bias_residual_layernorm import bias_residual_layernorm
+    from fusescope.ops.layer.linear import linear
+    from fusescope.ops.layer.rmsnorm_residual import rmsnorm_residual
+
+    if shift is None:
+        normed = rmsnorm_residual(x, scale, eps=eps)[0]
+    else:
+        normed = bias_residual_layernorm(x, None, None, scale, shift, eps)
+    return linear(normed, weight, bias, activation, settled=settled)
 
 
 def norm_linear(x, scale, shift, weight, bias=None, activation=None, eps=EPS, *, settled=False, impl="auto"):
@@ -183,12 +182,13 @@ def norm_linear(x, scale, shift, weight, bias=None, activation=None, eps=EPS, *,
 
     x: (..., K), rows of one common stride are not copied; scale: (K,); shift: (K,) of a LayerNorm, None for
     an RMSNorm; weight: (N, K), rows side by side; bias: (N,) or None; activation: None, "gelu" (with erf) or
-    "gelu_tanh". eps is added to the variance or the mean square. float32, float16 or bfloat16 on the CPU; on
-    a CUDA device what ``suits`` says.
+    "gelu_tanh". eps is added to the variance or the mean square. float32, float16 or bfloat16, on the CPU or
+    a CUDA device.
 
     settled: the last kernel before this call on its stream writes nothing that is read here but x: on Hopper
     all else may then be read while that kernel still runs. impl: a kernel of cuda/norm_linear, or "auto" for
-    the last of the ladder. The bits of a row depend on the number of rows. Raises TypeError and ValueError
+    the last of the ladder, and for a norm and linear apart where that does not take it (``suits``). The bits
+    of a row depend on the number of rows. Raises TypeError and ValueError
     for operands that do not fit, core.errors.Unsupported for what the kernel does not take.
     """
     from fusescope import kernels
@@ -205,6 +205,8 @@ def norm_linear(x, scale, shift, weight, bias=None, activation=None, eps=EPS, *,
             )
     if not eps >= 0:
         raise ValueError(f"eps is at least 0, not {eps}")
+    if impl == "auto" and not suits(x, weight):
+        return _apart(x, scale, shift, weight, bias, activation, eps, bool(settled))
     operands = (x, scale, shift, weight, bias, code, float(eps), bool(settled))
     return kernels.call(NAME, *operands, impl=impl)
 
