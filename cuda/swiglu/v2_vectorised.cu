@@ -25,12 +25,13 @@ __global__ void __launch_bounds__(THREADS) swiglu_vectorised(SwigluArgs args, Di
   row::Raw<T, width> g, u;
   g.read(static_cast<const T*>(args.gate) + r * args.gate_row + at);
   u.read(static_cast<const T*>(args.up) + r * args.up_row + at);
+  row::Rounded<T, width> out;
 #pragma unroll
   for (int e = 0; e < width; ++e) {
     const float gated = silu(g[e], [](float x) { return exp2_approx(x * kLog2e); }, reciprocal_approx);
-    g.set(e, gated * u[e]);
+    out.set(e, gated * u[e]);
   }
-  g.write(static_cast<T*>(args.out) + int64_t(t) * width);
+  out.write(static_cast<T*>(args.out) + int64_t(t) * width);
 }
 
 template <typename T, bool Wide> const char* launch(SwigluArgs args, cudaStream_t stream) {

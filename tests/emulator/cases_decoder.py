@@ -15,6 +15,9 @@ def _rmsnorm_residual(impl):
         yield Case({"rows": (3, 1, 5)[i % 3], "cols": cols, "residual": ("yes", "no")[i % 2]}, 2)
     for cols in (600, 3000):  # more rows than few, a multiprocessor alone
         yield Case({"rows": 6, "cols": cols}, 1, True, sms=1)
+    for cols, rows in ((64, 5), (40, 131), (128, 150), (104, 9), (256, 133)):  # parts of a warp, several rows each
+        for residual in ("yes", "no"):
+            yield Case({"rows": rows, "cols": cols, "residual": residual}, 1, True, sms=1)
 
 
 def _swiglu(impl):
