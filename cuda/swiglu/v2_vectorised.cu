@@ -1,6 +1,6 @@
 // A thread for every 16 bytes of the result, so few registers that the device is full of threads with two loads each.
 //
-// What precedes the loads is a product and a shift for the row, done while the product before it ends.
+// What precedes the loads is a product and a shift for the row. The kernel may start while the product before it ends.
 #include "../common/dependent.cuh"
 #include "../common/divisor.cuh"
 #include "../common/exp2.cuh"
