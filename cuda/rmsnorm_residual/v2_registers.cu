@@ -1,9 +1,10 @@
 // The sum in registers: x and residual read once, as 16-byte vectors; 8 lanes to a block per row, by its length, and
 // more threads for a row where rows are few.
 //
-// All loads of a thread, the weights' too where registers allow, are under way before the first is converted. Decoding
-// has 1 to 16 rows: there each thread gets one or two vectors, so that a row is in flight at once, and the kernel may
-// start while the product before it ends.
+// All of a thread's x and residual is under way before the first is converted, the weights too in whole rows; elsewhere
+// the zeros beyond the row are merged into the residual before the weights are asked for. Decoding has 1 to 16 rows:
+// there each thread gets one or two vectors, so that a row is in flight at once, and the kernel may start while the
+// product before it ends.
 #include "../common/dependent.cuh"
 #include "../common/divisor.cuh"
 #include "../common/raw.cuh"
@@ -32,21 +33,23 @@ template <int Threads, int Count> __device__ __forceinline__ void sum_over_group
   }
 }
 
-// Group g of a block has its rows g, + groups, ..., Rows of them; fewer than 2^31 rows.
-template <typename T, int Threads, int Each, int Rows>
+// Group g of a block has its rows g, + groups, ..., Rows of them; fewer than 2^31 rows. Whole: rows of Threads * Each
+// elements, one per block, so without tests of what lies inside.
+template <typename T, int Threads, int Each, int Rows, bool Whole>
 __global__ void __launch_bounds__(BLOCK<Threads>) rmsnorm_residual_registers(RmsnormResidualArgs args, Divisor inner) {
   constexpr int groups = BLOCK<Threads> / Threads, width = 16 / int(sizeof(T)), packs = Each / width;
+  static_assert(!Whole || groups * Rows == 1, "no row beyond the last");
   constexpr bool weights_first = Each <= 16;  // more do not fit beside the row
-  const int lane = threadIdx.x % Threads, cols = int(args.cols), rows = int(args.rows);
+  const int lane = threadIdx.x % Threads, cols = Whole ? Threads * Each : int(args.cols), rows = int(args.rows);
   const uint32_t block_row = blockIdx.x * (groups * Rows) + threadIdx.x / Threads;
   auto place = [&](int p) { return (p * Threads + lane) * width; };
   // Beyond the last row: the last again, since its lanes take part in shuffles. Beyond the last column: zeros.
   auto row_of = [&](int i) {
     const uint32_t r = block_row + i * groups;
-    return r < uint32_t(rows) ? r : uint32_t(rows - 1);
+    return Whole || r < uint32_t(rows) ? r : uint32_t(rows - 1);
   };
   auto mine = [&](int i, int p) {
-    return place(p) < cols && (groups * Rows == 1 || block_row + i * groups < uint32_t(rows));
+    return Whole || (place(p) < cols && (groups * Rows == 1 || block_row + i * groups < uint32_t(rows)));
   };
   auto data = [&](const RmsnormRows& of, uint32_t r) {
     const uint32_t outer = inner.quotient(r);
@@ -55,7 +58,7 @@ __global__ void __launch_bounds__(BLOCK<Threads>) rmsnorm_residual_registers(Rms
   row::Raw<T, width> x[Rows][packs], residual[Rows][packs], weight[packs];
   auto read = [&](row::Raw<T, width>(&to)[packs], const T* from) {
 #pragma unroll
-    for (int p = 0; p < packs; ++p) to[p].read(from + place(p), place(p) < cols);
+    for (int p = 0; p < packs; ++p) to[p].read(from + place(p), Whole || place(p) < cols);
   };
   wait_for_previous();
   let_next_start();
@@ -157,15 +160,18 @@ constexpr int64_t LONGEST = 512 * 32;
 // Threads, elements per thread and rows per thread for rows of `cols`, at most LONGEST. few: rows too few to occupy the
 // device by a warp or 256 threads each; many: enough to occupy it with several rows per thread.
 template <typename Body> const char* by_length(int64_t cols, bool few, bool many, Body body) {
-  auto with = [&]<int Threads, int Each, int Rows>() {
+  auto with = [&]<int Threads, int Each, int Rows, bool Whole = false>() {
     return body(std::integral_constant<int, Threads>{}, std::integral_constant<int, Each>{},
-                std::integral_constant<int, Rows>{});
+                std::integral_constant<int, Rows>{}, std::bool_constant<Whole>{});
   };
   if (cols <= 64) return many ? with.template operator()<8, 8, 4>() : with.template operator()<8, 8, 1>();
   if (cols <= 128) return many ? with.template operator()<16, 8, 4>() : with.template operator()<16, 8, 1>();
   if (cols <= 256) return many ? with.template operator()<32, 8, 2>() : with.template operator()<32, 8, 1>();
-  if (few && cols <= 1024) return with.template operator()<128, 8, 1>();
-  if (cols <= 1024) return with.template operator()<32, 32, 1>();
+  if (!few && cols <= 512) return with.template operator()<32, 16, 1>();
+  // A warp per row takes 72 registers, 7 blocks per multiprocessor: with 2048 rows on an H100, the blocks of two calls
+  // do not fit together. This takes 32: 16 blocks, as many as its threads allow.
+  if (!few && cols == 1024) return with.template operator()<128, 8, 1, true>();
+  if (cols <= 1024) return with.template operator()<128, 8, 1>();
   if (few && cols <= 4096) return with.template operator()<512, 8, 1>();
   if (cols <= 4096) return with.template operator()<256, 16, 1>();
   if (cols <= 8192) return with.template operator()<1024, 8, 1>();
@@ -181,9 +187,9 @@ template <typename T, bool Wide> const char* launch_streamed(const RmsnormResidu
 template <typename T> const char* launch(const RmsnormResidualArgs& args, cudaStream_t stream) {
   if (args.rows > INT32_MAX - 1024) return "unsupported: 2^31 rows or more";
   const bool few = args.rows < 4 * int64_t(multiprocessors()), many = args.rows >= 128 * int64_t(multiprocessors());
-  return by_length(args.cols, few, many, [&](auto threads, auto each, auto rows) -> const char* {
+  return by_length(args.cols, few, many, [&](auto threads, auto each, auto rows, auto whole) -> const char* {
     constexpr int block = BLOCK<threads.value>, block_rows = block / threads.value * rows.value;
-    return launch_dependent(rmsnorm_residual_registers<T, threads.value, each.value, rows.value>,
+    return launch_dependent(rmsnorm_residual_registers<T, threads.value, each.value, rows.value, whole.value>,
                             unsigned((args.rows + block_rows - 1) / block_rows), unsigned(block), 0, stream, 1, args,
                             Divisor(int32_t(args.inner)));
   });

@@ -13,8 +13,8 @@ ROWS = (1, 7, 250, 520, 1000, 2056, 4096, 5000, 9000, 17000, 17001)
 def _rmsnorm_residual(impl):
     for i, cols in enumerate(ROWS):
         yield Case({"rows": (3, 1, 5)[i % 3], "cols": cols, "residual": ("yes", "no")[i % 2]}, 2)
-    for cols in (600, 3000):  # more rows than few, a multiprocessor alone
-        yield Case({"rows": 6, "cols": cols}, 1, True, sms=1)
+    for cols, residual in ((400, "yes"), (600, "yes"), (1024, "yes"), (1024, "no"), (3000, "yes")):
+        yield Case({"rows": 6, "cols": cols, "residual": residual}, 1, True, sms=1)  # more rows than few
     for cols, rows in (
         (64, 5),
         (40, 131),
