@@ -1,56 +1,53 @@
-// A thread walks down its columns, 16 bytes of gate and of up for four rows in flight at a time.
+// A thread for every 16 bytes of the result, so few registers that the device is full of threads with two loads each.
 //
-// One division per thread; the kernel may start while the product before it ends.
+// What precedes the loads is a product and a shift for the row. The kernel may start while the product before it ends.
 #include "../common/dependent.cuh"
+#include "../common/divisor.cuh"
+#include "../common/exp2.cuh"
+#include "../common/raw.cuh"
+#include "../common/reciprocal.cuh"
 #include "../common/row.cuh"
 #include "silu.h"
 #include "swiglu.cuh"
 
 namespace {
-constexpr int THREADS = 128, ROWS = 4;  // rows that a thread loads before it computes
+constexpr int THREADS = 128;
 
-// Thread t has column pack t mod packs and rows t div packs, + groups, + 2 groups, ...
+// Thread t has row t div packs and of it pack t mod packs. Fewer than 2^31 packs.
 template <typename T, bool Wide>
-__global__ void __launch_bounds__(THREADS) swiglu_vectorised(const T* gate, const T* up, T* out, SwigluArgs args,
-                                                             int64_t packs, int64_t groups) {
+__global__ void __launch_bounds__(THREADS) swiglu_vectorised(SwigluArgs args, Divisor packs) {
   constexpr int width = Wide ? 16 / int(sizeof(T)) : 1;
-  using Regs = row::Registers<T, 32, width, Wide>;  // for its packs
+  const uint32_t t = blockIdx.x * THREADS + threadIdx.x, r = packs.quotient(t);
+  const int64_t at = int64_t(t - r * packs.value) * width;
   wait_for_previous();
   let_next_start();
-  const int64_t t = int64_t(blockIdx.x) * THREADS + threadIdx.x;
-  if (t >= packs * groups) return;
-  const int64_t group = t / packs, at = (t - group * packs) * width;
-  for (int64_t first = group; first < args.rows; first += ROWS * groups) {
-    float g[ROWS][width], u[ROWS][width];
+  if (r >= uint32_t(args.rows)) return;
+  row::Raw<T, width> g, u;
+  g.read(static_cast<const T*>(args.gate) + r * args.gate_row + at);
+  u.read(static_cast<const T*>(args.up) + r * args.up_row + at);
+  row::Rounded<T, width> out;
 #pragma unroll
-    for (int i = 0; i < ROWS; ++i) {
-      const int64_t r = first + i * groups;
-      if (r >= args.rows) break;
-      Regs::read_pack(gate + r * args.gate_row + at, g[i]);
-      Regs::read_pack(up + r * args.up_row + at, u[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < ROWS; ++i) {
-      const int64_t r = first + i * groups;
-      if (r >= args.rows) break;
-#pragma unroll
-      for (int e = 0; e < width; ++e) g[i][e] = silu(g[i][e], [](float x) { return __expf(x); }) * u[i][e];
-      Regs::write_pack(out + r * args.cols + at, g[i]);
-    }
+  for (int e = 0; e < width; ++e) {
+    const float gated = silu(g[e], [](float x) { return exp2_approx(x * kLog2e); }, reciprocal_approx);
+    out.set(e, gated * u[e]);
   }
+  out.write(static_cast<T*>(args.out) + int64_t(t) * width);
 }
 
-template <typename T, bool Wide> const char* launch(const SwigluArgs& args, cudaStream_t stream) {
-  constexpr int width = Wide ? 16 / int(sizeof(T)) : 1;
-  const int64_t packs = args.cols / width;
-  // As many threads as fit on the device at once, each over many rows; fewer where the work is less.
-  const int64_t wanted = int64_t(multiprocessors()) * 2048 / packs;
-  const int64_t groups = wanted < 1 ? 1 : (wanted > args.rows ? args.rows : wanted);
-  const int64_t blocks = (packs * groups + THREADS - 1) / THREADS;
-  if (blocks > INT32_MAX) return "unsupported: rows of more than 2^38 elements";
-  return launch_dependent(swiglu_vectorised<T, Wide>, unsigned(blocks), unsigned(THREADS), 0, stream, 1,
-                          static_cast<const T*>(args.gate), static_cast<const T*>(args.up), static_cast<T*>(args.out),
-                          args, packs, groups);
+template <typename T, bool Wide> const char* launch(SwigluArgs args, cudaStream_t stream) {
+  const int64_t packs = Wide ? args.cols / (16 / int64_t(sizeof(T))) : args.cols, most = INT32_MAX - THREADS;
+  if (packs > most) return "unsupported: rows of 2^31 vectors (of 16 bytes, or of one element where not aligned)";
+  const Divisor divisor{int32_t(packs)};
+  const char* error = nullptr;
+  for (int64_t left = args.rows; left > 0 && !error; left -= args.rows) {  // one launch but for the largest tensors
+    args.rows = left < most / packs ? left : most / packs;
+    const unsigned blocks = unsigned((packs * args.rows + THREADS - 1) / THREADS);
+    error = launch_dependent(swiglu_vectorised<T, Wide>, blocks, unsigned(THREADS), 0, stream, 1, args, divisor);
+    args.gate = static_cast<const T*>(args.gate) + args.rows * args.gate_row;
+    args.up = static_cast<const T*>(args.up) + args.rows * args.up_row;
+    args.out = static_cast<T*>(args.out) + args.rows * args.cols;
+  }
+  return error;
 }
 }  // namespace
 

@@ -13,8 +13,43 @@ ROWS = (1, 7, 250, 520, 1000, 2056, 4096, 5000, 9000, 17000, 17001)
 def _rmsnorm_residual(impl):
     for i, cols in enumerate(ROWS):
         yield Case({"rows": (3, 1, 5)[i % 3], "cols": cols, "residual": ("yes", "no")[i % 2]}, 2)
-    for cols in (600, 3000):  # more rows than few, a multiprocessor alone
-        yield Case({"rows": 6, "cols": cols}, 1, True, sms=1)
+    for cols, residual in ((400, "yes"), (600, "yes"), (1024, "yes"), (1024, "no"), (3000, "yes")):
+        yield Case({"rows": 6, "cols": cols, "residual": residual}, 1, True, sms=1)  # more rows than few
+    for cols, rows in (
+        (64, 5),
+        (40, 131),
+        (128, 150),
+        (104, 9),
+        (256, 133),
+    ):  # parts of a warp, several rows each
+        for residual in ("yes", "no"):
+            yield Case({"rows": rows, "cols": cols, "residual": residual}, 1, True, sms=1)
+    for sms in (1, 3):  # several rows per thread, and one
+        yield Case({}, 3, True, sms=sms)
+
+
+def _rmsnorm_residual_run(op, impl, values, dtype, contiguous, seed):
+    """Without values: rows that are heads of packed products, of x and of the residual with other strides."""
+    if values:
+        return through_function(op, impl, values, dtype, contiguous, seed)
+    import torch
+
+    from fusescope.ops.layer.rmsnorm_residual import rmsnorm_residual
+
+    g = torch.Generator().manual_seed(seed)
+    packed, other, weight = (
+        torch.randn(shape, generator=g).to(getattr(torch, dtype))
+        for shape in ((5, 9, 8, 64), (5, 9, 3, 72), (64,))
+    )
+    near = max(torch.finfo(packed.dtype).eps, 1e-6)
+    for x, residual in ((packed[:, :, 1:4], None), (packed[:, :, 5:], other[..., 8:])):
+        total = x.double() if residual is None else x.double() + residual.double()
+        right = total * (total.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight.double()
+        found = rmsnorm_residual(x, weight, residual, 1e-6, impl=impl)
+        for name, one, double in zip(("out", "sum"), found, (right, total)):
+            if one is not None and not torch.allclose(one.double(), double, rtol=near, atol=1e-6):
+                return f"{name} of packed heads, residual {residual is not None}"
+    return None
 
 
 def _swiglu(impl):
@@ -41,6 +76,9 @@ def _rope_cache(impl):
         }
         for contiguous in (True, False):
             yield Case(values | {"seq_max": room, "page": page}, 1, contiguous)
+    for batch, sms in ((1, 7), (3, 7)):  # several blocks per token
+        few = {"batch": batch, "tokens": 1, "heads": 70, "kv_heads": 35, "head_dim": 128}
+        yield Case(few | {"seq_max": 9, "page": "none"}, 2, True, sms=sms)
     yield Case({}, 3, True)
 
 
@@ -96,7 +134,7 @@ def _norm_linear(impl):
 EMULATIONS = {
     "norm_linear": Emulation(_norm_linear, through_function),
     "linear_weight_only": Emulation(_linear_weight_only, _linear_weight_only_run),
-    "rmsnorm_residual": Emulation(_rmsnorm_residual, through_function),
+    "rmsnorm_residual": Emulation(_rmsnorm_residual, _rmsnorm_residual_run),
     "swiglu": Emulation(_swiglu, through_function),
     "rope_cache": Emulation(_rope_cache, _rope_cache_run),
 }
