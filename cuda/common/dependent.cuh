@@ -26,13 +26,6 @@ __device__ __forceinline__ void let_next_start() {
 #endif
 }
 
-// Makes the compiler have this address ready here: before a wait, where it would compute it behind.
-template <typename T> __device__ __forceinline__ void have_ready(T*& address) {
-#ifdef __CUDA_ARCH__
-  asm volatile("" : "+l"(address));
-#endif
-}
-
 // Compute capability of the current device, 90 for 9.0; queried once per device.
 inline int compute_capability() {
   constexpr int most = 64;

@@ -2,52 +2,112 @@
 // archs: sm_90a
 // expects: HMMA
 //
-// Weight and bias are requested before the previous kernel has ended (settled), the residual before the product. The
-// same as cuda/linear_weight_only/v3_tensor_core.cu for 16-bit weights.
+// A product's sum does not mind the order of its columns: a thread takes the eight neighbouring columns of one 16-byte
+// load of a weight's row, and of one of x, as its elements of two products of 16 columns, without shared memory or
+// ldmatrix. The warps of a block take 32 columns in turn for the same sixteen or 32 outputs. A thread holds four or
+// eight 16-byte pieces of the weight in flight and requests them before the previous kernel has ended (settled). The
+// warps' sums are added in one fixed order. The same as cuda/linear_weight_only/v3_tensor_core.cu for 16-bit weights.
 #include "../common/dependent.cuh"
-#include "../common/few_rows.cuh"
 #include "../common/gelu.h"
+#include "../common/mma.cuh"
 #include "own_product.cuh"
 
 namespace {
-using few_rows::THREADS;
+constexpr int THREADS = 256, WARPS = THREADS / 32, COLUMNS = 32;
 
+// Eight weights, zeros beyond `terms`; they are read once and do not displace x from the first-level cache. Not by
+// ld.global.nc, which the assembler moves before the wait for a kernel that may write them.
+__device__ __forceinline__ uint4 load_once(const void* from, bool inside) {
+  uint4 v = {0, 0, 0, 0};
+  if (!inside) return v;
+#ifdef __CUDA_ARCH__
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(from));
+#else
+  v = *static_cast<const uint4*>(from);
+#endif
+  return v;
+}
+
+// Tiles: of sixteen outputs per block; Eights: of eight rows.
 template <typename T, int Activation, int Tiles, int Eights>
 __global__ void __launch_bounds__(THREADS, 2) linear_sixteen_rows(const T* x, int64_t x_row, const T* weight,
                                                                   int64_t weight_row, const T* bias, const T* residual,
                                                                   int64_t residual_row, T* out, int rows, int outputs,
                                                                   int terms, bool settled) {
-  using Product = few_rows::Product<T, Tiles, Eights>;
-  Product product(weight, weight_row, outputs, terms);
-  const int n = Product::output();
+  constexpr int depth = Tiles == 2 || Eights == 2 ? 2 : 4, block_outputs = 16 * Tiles, block_rows = 8 * Eights;
+  __shared__ float parts[WARPS][block_rows][block_outputs];
+  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const int first = blockIdx.x * block_outputs;
+  const T* from[Tiles][2];
+#pragma unroll
+  for (int i = 0; i < Tiles; ++i)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {  // beyond the last output the last one again, whose sum is not written
+      const int n = first + 16 * i + 8 * half + g;
+      from[i][half] = weight + (n < outputs ? n : outputs - 1) * weight_row;
+    }
+  int k = warp * COLUMNS + t * 8;
+  uint4 ring[depth][Tiles][2];
+  auto request = [&](uint4(&to)[Tiles][2], int at) {
+#pragma unroll
+    for (int i = 0; i < Tiles; ++i)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) to[i][half] = load_once(from[i][half] + at, at < terms);
+  };
   if (!settled) wait_for_previous();
-  product.start();
-  // As they are: a conversion would wait for its load.
-  T shift = from_float<T>(0.0f), onto[Product::ends];
-  if (bias && n < outputs) shift = bias[n];
-  const T *row[Eights], *add[Product::ends];
 #pragma unroll
-  for (int j = 0; j < Eights; ++j) row[j] = x + Product::own_row(j, rows) * x_row + product.k, have_ready(row[j]);
-#pragma unroll
-  for (int i = 0; i < Product::ends; ++i) {
-    const bool adds = residual && Product::row(i) < rows && n < outputs;
-    add[i] = adds ? residual + Product::row(i) * residual_row + n : nullptr, have_ready(add[i]);
-  }
+  for (int d = 0; d < depth; ++d) request(ring[d], k + d * WARPS * COLUMNS);
   wait_for_previous();
   let_next_start();
+
+  float sum[Tiles][Eights][4] = {};
+  // The bound is the warp's, not the thread's: all lanes take part in each product.
+  for (int begin = warp * COLUMNS; begin < terms; begin += depth * WARPS * COLUMNS, k += depth * WARPS * COLUMNS) {
 #pragma unroll
-  for (int i = 0; i < Product::ends; ++i) {
-    onto[i] = from_float<T>(0.0f);
-    if (add[i]) onto[i] = *add[i];
+    for (int d = 0; d < depth; ++d) {
+      const int at = k + d * WARPS * COLUMNS;
+      uint4 in[Eights];
+#pragma unroll
+      for (int j = 0; j < Eights; ++j) {
+        in[j] = {0, 0, 0, 0};
+        const int r = 8 * j + g;
+        if (r < rows && at < terms) in[j] = *reinterpret_cast<const uint4*>(x + r * x_row + at);
+      }
+#pragma unroll
+      for (int i = 0; i < Tiles; ++i) {
+        const uint4 upper = ring[d][i][0], lower = ring[d][i][1];
+        const uint32_t a[2][4] = {{upper.x, lower.x, upper.y, lower.y}, {upper.z, lower.z, upper.w, lower.w}};
+#pragma unroll
+        for (int j = 0; j < Eights; ++j) {
+          const uint32_t b[2][2] = {{in[j].x, in[j].y}, {in[j].z, in[j].w}};
+          tensor_core::mma_m16n8k16<T>(sum[i][j], a[0], b[0]);
+          tensor_core::mma_m16n8k16<T>(sum[i][j], a[1], b[1]);
+        }
+      }
+      request(ring[d], at + depth * WARPS * COLUMNS);
+    }
   }
-  product.run(
-      rows, [&](int j, int ahead) { return few_rows::load_written(row[j] + ahead); },
-      [&](int i, float whole) {
-        whole += to_float(shift);
-        if constexpr (Activation == LINEAR_GELU_ERF) whole = gelu_erf(whole, [](float u) { return __expf(u); });
-        if constexpr (Activation == LINEAR_GELU_TANH) whole = gelu_tanh(whole, [](float u) { return __expf(u); });
-        out[int64_t(Product::row(i)) * outputs + n] = from_float<T>(whole + to_float(onto[i]));
-      });
+#pragma unroll
+  for (int i = 0; i < Tiles; ++i)
+#pragma unroll
+    for (int j = 0; j < Eights; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) parts[warp][8 * j + 2 * t + e % 2][16 * i + g + 8 * (e / 2)] = sum[i][j][e];
+  __syncthreads();
+  for (int at = threadIdx.x; at < block_rows * block_outputs; at += THREADS) {
+    const int r = at / block_outputs, n = first + at % block_outputs;
+    if (r >= rows || n >= outputs) continue;
+    float whole = 0.0f;
+#pragma unroll
+    for (int w = 0; w < WARPS; ++w) whole += parts[w][r][at % block_outputs];
+    whole += bias ? to_float(bias[n]) : 0.0f;
+    if constexpr (Activation == LINEAR_GELU_ERF) whole = gelu_erf(whole, [](float u) { return __expf(u); });
+    if constexpr (Activation == LINEAR_GELU_TANH) whole = gelu_tanh(whole, [](float u) { return __expf(u); });
+    if (residual) whole += to_float(residual[r * residual_row + n]);
+    out[int64_t(r) * outputs + n] = from_float<T>(whole);
+  }
 }
 
 template <typename T, int Activation, int Tiles, int Eights>

@@ -7,13 +7,14 @@
 namespace {
 
 // Sixteen weights from column k on, zeros beyond `terms`. Wide: rows begin at multiples of 16 bytes and terms is a
-// multiple of 16. A weight is read once, so it does not displace x from the first-level cache.
+// multiple of 16. A weight is read once, so it does not displace x from the first-level cache. Not by ld.global.nc,
+// which the assembler moves before the wait for a kernel that may write them.
 template <bool Wide> __device__ __forceinline__ uint4 load_weights(const uint8_t* row, int64_t k, int64_t terms) {
   uint4 v = {0, 0, 0, 0};
   if constexpr (Wide) {
     if (k < terms) {
 #ifdef __CUDA_ARCH__
-      asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+      asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                    : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                    : "l"(row + k));
 #else

@@ -119,20 +119,7 @@ def _linear_weight_only_run(op, impl, values, dtype, contiguous, seed):
     return every_weight_is_wrong(impl, dtype)
 
 
-def _norm_linear(impl):
-    """Every number of warps per row; tails of rows, outputs and columns; one and two tiles of outputs."""
-    for i, (rows, inputs, outputs) in enumerate(
-        ((1, 8, 1), (1, 2056, 33), (2, 528, 18), (3, 96, 9), (5, 1040, 20), (9, 264, 40), (16, 80, 16))
-    ):
-        for norm in ("layernorm", "rmsnorm"):
-            values = {"rows": rows, "inputs": inputs, "outputs": outputs, "norm": norm}
-            yield Case(values | {"activation": ("none", "gelu", "gelu_tanh")[i % 3]}, 2, i % 3 != 0)
-    for rows in (3, 12):
-        yield Case({"rows": rows, "inputs": 1128, "outputs": 70}, 1, True, sms=1)
-
-
 EMULATIONS = {
-    "norm_linear": Emulation(_norm_linear, through_function),
     "linear_weight_only": Emulation(_linear_weight_only, _linear_weight_only_run),
     "rmsnorm_residual": Emulation(_rmsnorm_residual, _rmsnorm_residual_run),
     "swiglu": Emulation(_swiglu, through_function),

@@ -68,8 +68,9 @@ def usual_arch(variant: Variant) -> str:
 
 
 def check_stores_and_claims(variant: Variant, arch: str, sass: str) -> None:
-    """Each function stores something (what an architecture lacks may compile into a trap) and waits for the
-    kernel before it if it lets the next one start; together they use the instructions that are claimed."""
+    """Each function stores something (what an architecture lacks may compile into a trap), waits for the
+    kernel before it if it lets the next one start, and reads nothing before that wait which comes behind it
+    in the source; together they use the instructions that are claimed."""
     functions = re.split(r"^\s*Function : ", sass, flags=re.MULTILINE)[1:]
     assert functions, f"{name(variant)} has no code for {arch}"
     for body in functions:
@@ -79,6 +80,11 @@ def check_stores_and_claims(variant: Variant, arch: str, sass: str) -> None:
         # What starts behind it relies on this one's having waited for all before it (common/dependent.cuh).
         assert "PREEXIT" not in body or "ACQBULK" in body, (
             f"{name(variant)} for {arch} lets the next kernel start and waits for none before it: "
+            + body.splitlines()[0]
+        )
+        # The assembler moves loads of what is said to be constant (ld.global.nc, __ldg) before the wait.
+        assert "ACQBULK" not in body or not re.search(r"\bLDG\S*\.CONSTANT", body), (
+            f"{name(variant)} for {arch} may read before its wait what the kernel before it writes: "
             + body.splitlines()[0]
         )
     for mnemonic in variant.expects:

@@ -94,6 +94,21 @@ def test_a_kernel_that_lets_the_next_start_without_waiting_is_caught(project):
 
 
 @pytest.mark.long
+def test_a_load_that_the_assembler_may_move_before_the_wait_is_caught(project):
+    (project.add / "v3_constant.cu").write_text(
+        '// Reads as if nobody wrote.\n// archs: sm_90a\n#include "../common/dependent.cuh"\n'
+        '#include "add.cuh"\n'
+        "__global__ void constant(const float* in, float* out) {\n"
+        "  wait_for_previous();\n  *out = __ldg(in);\n}\n"
+        "FUSESCOPE_KERNEL(const AddArgs* args, void* stream) {\n"
+        "  return launch_dependent(constant, 1, 1, 0, (cudaStream_t)stream, 1, (const float*)args->a,\n"
+        "                          (float*)args->out);\n}\n"
+    )
+    with pytest.raises(AssertionError, match="may read before its wait"):
+        _check("v3_constant", "sm_90a")
+
+
+@pytest.mark.long
 def test_a_sample_of_a_kernel_is_its_bfloat16_and_float32(gpu_project):
     add = families()["add"].variant("v1_one_element")
     sass, resources = machine_code.sample(add, "sm_80")

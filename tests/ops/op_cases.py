@@ -68,18 +68,6 @@ EXTRA = {
             (70, 2048, 96, "none", "no"),
         )
     ],
-    "norm_linear": [
-        {"rows": rows, "inputs": inputs, "outputs": outputs, "norm": norm, "activation": activation}
-        for norm in ("layernorm", "rmsnorm")
-        for rows, inputs, outputs, activation in (
-            (1, 768, 40, "gelu_tanh"),
-            (2, 1040, 24, "none"),
-            (4, 48, 130, "gelu"),
-            (7, 520, 16, "none"),
-            (16, 2064, 72, "none"),
-            (17, 33, 7, "gelu"),
-        )
-    ],
     "attention_fp8": [
         {"batch": 2, "heads": 2, "kv_heads": 1, "head_dim": head_dim, "quantised": quantised} | options
         for head_dim, quantised in ((64, "before"), (128, "inside"))

@@ -58,17 +58,6 @@ def mine(x, weight, scales, bias, activation, residual):
         out = torch.nn.functional.gelu(out, approximate="tanh" if activation == "gelu_tanh" else "none")
     return (out if residual is None else out + residual).to(x.dtype)
 """,
-    "norm_linear": """\
-def mine(x, scale, shift, weight, bias, activation, eps):
-    if shift is None:
-        normed = torch.nn.functional.rms_norm(x, x.shape[-1:], scale, eps)
-    else:
-        normed = torch.nn.functional.layer_norm(x, x.shape[-1:], scale, shift, eps)
-    out = torch.nn.functional.linear(normed, weight, bias)
-    if activation is not None:
-        out = torch.nn.functional.gelu(out, approximate="tanh" if activation == "gelu_tanh" else "none")
-    return out
-""",
     "padding": """\
 def mine(x, lengths, cu_seqlens, seq, total, direction):
     keep = torch.arange(seq, device=x.device) < lengths[:, None]

@@ -3,7 +3,6 @@
 #include "device.cuh"
 
 inline void wait_for_previous() {}
-template <typename T> void have_ready(T*&) {}
 inline void let_next_start() {}
 
 template <typename... Parameters, typename... Given>

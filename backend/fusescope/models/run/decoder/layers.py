@@ -15,7 +15,6 @@ from fusescope.models.run.decoder import quantised as quantisation
 from fusescope.ops.common import rope
 from fusescope.ops.layer.bias_residual_layernorm import bias_residual_layernorm
 from fusescope.ops.layer.linear import linear
-from fusescope.ops.layer.norm_linear import FEW_ROWS, norm_linear, suits
 from fusescope.ops.layer.rmsnorm_residual import rmsnorm_residual
 from fusescope.ops.layer.swiglu import swiglu
 
@@ -72,7 +71,10 @@ class Layers:
         done = mark or (lambda part: None)
         c, angles = self.config, self.angles(places.expand(x.shape[:2]))
         for i in range(c.layers):
-            packed = self._behind_norm(i, "norm1", "before", "qkv", x, record, done)
+            before = self._norm(f"layers.{i}.norm1", x)
+            self._said(record, "before", before, i)
+            done("norm")
+            packed = self._linear(f"layers.{i}.qkv", before)
             self._said(record, "qkv", packed, i)
             done("qkv")
             sizes = (c.inner, c.kv_inner, c.kv_inner)
@@ -100,11 +102,13 @@ class Layers:
         return found
 
     def _ffn(self, i: int, x, record: Record | None, done: Mark):
+        inner = self._norm(f"layers.{i}.norm2", x)
+        self._said(record, "after", inner, i)
+        done("norm")
         if self.config.activation == "silu":
-            inner = swiglu(self._behind_norm(i, "norm2", "after", "gate_up", x, record, done))
+            inner = swiglu(self._linear(f"layers.{i}.gate_up", inner))
         else:
-            how = {"activation": self.config.activation}
-            inner = self._behind_norm(i, "norm2", "after", "ffn1", x, record, done, **how)
+            inner = self._linear(f"layers.{i}.ffn1", inner, activation=self.config.activation)
             self._said(record, "inner", inner, i)
         x = self._linear(f"layers.{i}.ffn2", inner, residual=x)
         self._said(record, "out", x, i)
@@ -122,20 +126,6 @@ class Layers:
         if bias is not None:
             return bias_residual_layernorm(x, None, None, weight, bias, self.config.eps)
         return rmsnorm_residual(x, weight, eps=self.config.eps)[0]
-
-    def _behind_norm(self, i: int, norm: str, step: str, product: str, x, record, done: Mark, **how):
-        """A norm and the product behind it; in one kernel where rows are few, unless the norm's own output is
-        recorded as ``step``."""
-        norm, product = f"layers.{i}.{norm}", f"layers.{i}.{product}"
-        weight, bias = self.weights[f"{product}.weight"], self.weights.get(f"{product}.bias")
-        few = x.numel() <= FEW_ROWS * x.shape[-1]
-        if few and not record and not isinstance(weight, quantisation.Quantised) and suits(x, weight):
-            vectors = self.weights[f"{norm}.weight"], self.weights.get(f"{norm}.bias")
-            return norm_linear(x, *vectors, weight, bias, eps=self.config.eps, settled=True, **how)
-        normed = self._norm(norm, x)
-        self._said(record, step, normed, i)
-        done("norm")
-        return self._linear(product, normed, **how)
 
     def _linear(self, name: str, x, **how):
         weight, bias = self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias")
