@@ -8,7 +8,7 @@ import folders
 import pytest
 import streamlit as st
 import synthetic
-from drawn_page import calm, said
+from drawn_page import calm, query, said
 
 from fusescope.charts.bench import speedup
 from fusescope.core.machine import load
@@ -18,24 +18,52 @@ from fusescope.jobs import submit
 BUSY = "other processes use 1.4 of 2 CPUs"
 
 
+NEXT = "20261120-160000-bench-ffffff"
+
+
 @pytest.fixture
-def submitted(monkeypatch):
+def submitted(monkeypatch, profiles):
+    """What is submitted; each submission leaves the folder of the run NEXT."""
     found = []
-    monkeypatch.setattr(submit, "submit", lambda kind, spec, title="": found.append((kind, spec)) or "none")
+
+    def stand_in(kind, spec, title=""):
+        found.append((kind, spec))
+        run = synthetic.run(NEXT, kind=kind, spec=spec, title="the same again")
+        folders.write(profiles, run, synthetic.point(), samples=False)
+        return NEXT
+
+    monkeypatch.setattr(submit, "submit", stand_in)
     return found
 
 
-def test_a_result_of_a_busy_machine_says_so_and_offers_to_wait(draw, profiles, submitted):
+@pytest.mark.parametrize("page", ["runs", "kernels"])
+def test_a_result_of_a_busy_machine_says_so_and_offers_to_wait(draw, profiles, submitted, page):
     now = Conditions(other_cpus=1.4, busy=BUSY, busy_rounds=0.75)
     records = [dataclasses.replace(r, conditions=now) for r in synthetic.point()]
     run = synthetic.run()
     folders.write(profiles, run, records)
-    at = draw("runs", run=run.id)
+    at = draw(page, run=run.id, over="sdpa")
     assert f"The machine was busy while this was measured ({BUSY}, up to 75 %" in said(at.warning)
     (again,) = [b for b in at.button if b.label.startswith("Wait for an idle machine")]
     calm(again.click().run())
     ((kind, spec),) = submitted
     assert kind == "bench" and spec["wait_idle_s"] == 300 and spec["op"] == run.spec["op"]
+    assert query(at)["run"] == NEXT and "the same again" in said(at.main.markdown), "its run is on show"
+    assert "The machine was busy" not in said(at.warning)
+    assert [t.value for t in at.toast] == ["**the same again** waits for an idle machine."]
+    calm(at.run())
+    assert query(at)["run"] == NEXT
+
+
+def test_an_imported_run_is_measured_again_once_its_files_are_confirmed(draw, profiles, submitted):
+    now = Conditions(other_cpus=1.4, busy=BUSY, busy_rounds=0.75)
+    records = [dataclasses.replace(r, conditions=now) for r in synthetic.point()]
+    spec = synthetic.run().spec | {"impls": ["eager", "/elsewhere/mine.py:fn"]}
+    run = synthetic.run(spec=spec, imported=True)
+    folders.write(profiles, run, records)
+    labels = [b.label for b in draw("runs", run=run.id).button]
+    assert "Wait for an idle machine and measure again" not in labels
+    assert "I know these files: wait for an idle machine and measure again" in labels
 
 
 def test_a_quiet_result_says_nothing(draw, profiles):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import plotly.graph_objects as go
 import streamlit as st
 
@@ -10,7 +12,7 @@ from fusescope.charts import captions, glossary, sentences, tables
 from fusescope.charts.bench import overview, speedup, sweep
 from fusescope.charts.colours import short
 from fusescope.core.records import Record, Run
-from pages._ui.answer import views, workers
+from pages._ui.answer import matching, views, workers
 from pages._ui.app import cached_chart, jobs, run_data, url
 from pages._ui.forms import busy, fields
 from pages._ui.widgets import elements, style
@@ -27,7 +29,7 @@ def draw(state: url.State, run_id: str, dimmed: bool = False, link: bool = True,
     if not run.live:
         heading(run, link=link)
     sentence = sentence_box(dimmed)
-    busy.banner(run, records)
+    busy.banner(run, records, functools.partial(matching.follow, state.page))
     workers.draw(run, records)
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         case = case_picker(state, list(tables.cases(records)), run, first)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import streamlit as st
 
 from fusescope.core.machine import conditions, load
 from fusescope.core.records import Record, Run
 from fusescope.jobs import submit
-from pages._ui.app import callbacks, device
-from pages._ui.widgets.text import md
+from pages._ui.app import device, run_data, trust
+from pages._ui.widgets.text import md, run_name
 
 WAIT_S = 300.0
 """How long a job waits for idle CPUs if requested; then it measures anyway, and says so."""
@@ -28,19 +30,23 @@ def chosen(kind: str) -> dict[str, float]:
     return {"wait_idle_s": WAIT_S} if kind in KINDS and st.session_state.get(_WAIT) else {}
 
 
-def banner(run: Run, records: list[Record]) -> None:
-    """Over a result: that the machine was busy, with the button that waits and measures again."""
+def banner(run: Run, records: list[Record], show: Callable[[str], None]) -> None:
+    """Over a result: that the machine was busy, with the button that waits and measures again; ``show(id)``
+    has the page follow the run that it starts."""
     text = conditions.banner(records)
     if not text:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.warning(md(text))
         if not run.recorded and run.kind in KINDS:
-            st.button(
+            spec = {k: v for k, v in run.spec.items() if k != "deadline_s"} | {"wait_idle_s": WAIT_S}
+            trust.button(
                 "Wait for an idle machine and measure again",
-                key=f"busy/again/{run.id}",
-                on_click=callbacks.careful(_again),
-                args=(run,),
+                f"busy/again/{run.id}",
+                run,
+                spec,
+                _again,
+                (run.kind, spec, show),
             )
 
 
@@ -63,6 +69,8 @@ def _load() -> load.Load:
     return load.Load()
 
 
-def _again(run: Run) -> None:
-    again = submit.submit(run.kind, dict(run.spec) | {"wait_idle_s": WAIT_S})
-    st.session_state.setdefault("jobs/toasts", []).append(f"{again} waits for an idle machine.")
+def _again(kind: str, spec: dict, show: Callable[[str], None]) -> None:
+    again = submit.submit(kind, spec)
+    show(again)
+    text = f"**{md(run_name(run_data.read(again)))}** waits for an idle machine."
+    st.session_state.setdefault("jobs/toasts", []).append(text)
