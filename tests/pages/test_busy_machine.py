@@ -8,7 +8,7 @@ import folders
 import pytest
 import streamlit as st
 import synthetic
-from drawn_page import calm, query, said
+from drawn_page import calm, query, said, widget
 
 from fusescope.charts.bench import speedup
 from fusescope.core.machine import load
@@ -72,13 +72,43 @@ def test_a_quiet_result_says_nothing(draw, profiles):
     assert "busy" not in said(draw("runs", run=run.id).warning)
 
 
+IDLE = {"other_cpus": 0.0, "steal": 0.0, "waited": 0.0, "quota": 0.0}
+
+
+def slot(at) -> str:
+    """The line of one height that says how busy the CPUs are."""
+    (line,) = [
+        h.proto.body for h in at.get("html") if "fs-slot" in h.proto.body and "<style>" not in h.proto.body
+    ]
+    return line
+
+
 def test_busy_cpus_are_said_before_run_is_pressed(draw, profiles, monkeypatch):
-    figures = {"other_cpus": 1.4, "steal": 0.0, "waited": 0.0, "quota": 0.0}
-    monkeypatch.setattr(load.Load, "read", lambda self: figures)
+    monkeypatch.setattr(load.Load, "read", lambda self: IDLE | {"other_cpus": 1.4, "steal": 0.1})
     at = draw("kernels", op="add")
-    assert "ther processes use 1.4 of" in said(at.warning)
+    assert "noisy now: other processes use 1.4 of" in slot(at) and "the hypervisor takes 10 %" in slot(at)
     (box,) = [c for c in at.checkbox if "for an idle machine" in c.label]
     assert at.session_state["busy/wait"] is False and calm(box.check().run()).session_state["busy/wait"]
+
+
+@pytest.mark.parametrize("query", [{"op": "add"}, {"do": "own", "op": "softmax"}])
+def test_what_is_said_of_the_cpus_comes_and_goes_in_place(draw, monkeypatch, tmp_path, query):
+    """It stood in a box that moved the form under the visitor's hand."""
+    (tmp_path / "mine.py").write_text("def soft(x):\n    return x.softmax(-1)\n")
+    figures = [IDLE]
+    monkeypatch.setattr(load.Load, "read", lambda self: figures[0])
+    monkeypatch.setattr(submit, "queue", list)
+    at = draw("kernels", **query)
+    if "do" in query:
+        calm(widget(at.text_input, "your Python file").set_value(f"{tmp_path / 'mine.py'}:soft").run())
+    kinds = [e.type for e in at.main]
+    assert "The CPUs are idle now." in slot(at)
+    for figures[0] in (IDLE | {"other_cpus": 1.4}, None):
+        calm(at.run())
+        assert [e.type for e in at.main] == kinds and slot(at)
+    monkeypatch.setattr(submit, "queue", lambda: [{"id": "gone", "place": 0, "device": "cpu"}])
+    calm(at.run())
+    assert [e.type for e in at.main] == kinds and "A job is running" in slot(at)
 
 
 def test_home_shows_the_last_self_check_and_runs_its_table(draw, profiles):

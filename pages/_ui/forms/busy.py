@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from html import escape as quoted
 
 import streamlit as st
 
@@ -10,7 +11,7 @@ from fusescope.core.machine import conditions, load
 from fusescope.core.records import Record, Run
 from fusescope.jobs import submit
 from pages._ui.app import device, run_data, trust
-from pages._ui.widgets.text import md, run_name
+from pages._ui.widgets.text import escape, md, run_name
 
 WAIT_S = 300.0
 """How long a job waits for idle CPUs if requested; then it measures anyway, and says so."""
@@ -19,8 +20,8 @@ _WAIT = "busy/wait"
 
 
 def offer() -> None:
-    """Whether others use the CPUs now, and the choice to wait for them; nothing for a GPU, or while a job of
-    ours is what keeps them busy."""
+    """The choice to wait for idle CPUs, and whether others use them now; nothing for a GPU. It renews itself
+    and keeps its height: it never moves what is below it."""
     if not device.is_gpu():
         _now()
 
@@ -54,14 +55,19 @@ def banner(run: Run, records: list[Record], show: Callable[[str], None]) -> None
 def _now() -> None:
     now = _load().read()
     load.crowding()  # the next estimate looks back on this
-    text = None if submit.queue() else load.sentence(now, len(_load().cpus))
-    waits = bool(st.session_state.get(_WAIT))
-    if text:
-        st.warning(f"{md(text[0].upper() + text[1:])}: times measured now will be noisy.")
-    if text or waits:
+    with st.container(gap="xxsmall"):
         st.session_state[_WAIT] = st.checkbox(
-            f"Wait up to {WAIT_S / 60:.0f} min for an idle machine", value=waits, key="busy/box"
+            f"Wait up to {WAIT_S / 60:.0f} min for an idle machine",
+            value=bool(st.session_state.get(_WAIT)),
+            key="busy/box",
         )
+        if submit.queue():
+            line, whole = "A job is running on this machine.", ""
+        elif whole := load.sentence(now, len(_load().cpus)) or "":
+            line = f"⚠ Times would be noisy now: {whole.partition(',')[0]}."
+        else:
+            line = "The CPUs are idle now." if now else ""
+        st.html(f"<div class='fs-small fs-muted fs-slot' title='{quoted(whole)}'>{escape(line)}</div>")
 
 
 @st.cache_resource
