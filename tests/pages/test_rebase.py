@@ -7,6 +7,7 @@ import folders
 import pytest
 import synthetic as s
 from drawn_page import calm, query, said, widget
+from streamlit.proto.SelectWidgetFilterMode_pb2 import FILTER_MODE_NONE
 
 from fusescope.analysis import rebase
 from fusescope.core.records import Record, Time, Times
@@ -88,6 +89,28 @@ def test_a_result_is_compared_with_another_implementation(draw, few, page):
     assert f" {other}" in said(at.markdown) and "not paired" in said(at.caption)
     assert query(at)["over"] == other
     assert "not paired" not in said(own.caption) and "over" not in query(own)
+
+
+@pytest.mark.parametrize("page", ["kernels", "runs"])
+def test_a_case_is_compared_with_any_that_has_a_time_in_it(draw, profiles, page):
+    """flash4 was in the chart of a case and not among the choices: it had no time in other cases."""
+    one, two = (timed(impl, 2.0, 1.9, 2.1, n=1) for impl in ("eager", "flash4"))
+    three, gone = timed("eager", 4.0, 3.9, 4.1, n=2), timed("flash4", 1.0, 1.0, 1.0, n=2)
+    gone = dataclasses.replace(gone, status="unsupported", time_ms=None, reason="not this n")
+    cpu = timed("cpu", 8.0, 7.9, 8.1, n=1), timed("cpu", 9.0, 8.9, 9.1, n=2)
+    spec = s.SPEC | {"op": "add", "cases": [{"n": 1}, {"n": 2}], "baseline": "eager", "dtype": "float32"}
+    run = s.run(spec=spec)
+    folders.write(profiles, run, [one, two, cpu[0], three, gone, cpu[1]], samples=False)
+    at = draw(page, run=run.id)
+    picker = widget(at.selectbox, "compared with")
+    assert picker.options == ["eager", "cpu"], "flash4 has no time in the second case"
+    assert picker.proto.filter_mode == FILTER_MODE_NONE, "nothing to type that is no option"
+    at = draw(page, run=run.id, case="n=1", over="flash4")
+    picker = widget(at.selectbox, "compared with")
+    assert picker.options == ["eager", "flash4", "cpu"] and picker.value == "flash4"
+    assert query(at)["over"] == "flash4"
+    widget(at.selectbox, "case").set_value("n=2")
+    assert widget(calm(at.run()).selectbox, "compared with").value == "eager" and "over" not in query(at)
 
 
 def test_a_baseline_that_is_none_is_said(draw, few):
