@@ -10,6 +10,7 @@ from drawn_page import calm, query, said, widget
 from streamlit.proto.SelectWidgetFilterMode_pb2 import FILTER_MODE_NONE
 
 from fusescope.analysis import rebase
+from fusescope.core.machine.conditions import Conditions, marks
 from fusescope.core.records import Record, Time, Times
 from fusescope.jobs import submit
 
@@ -60,6 +61,23 @@ def test_records_keep_all_but_the_speed_up():
             before.status,
         )
         assert (after.speedup is None) == (before.status != "ok")
+
+
+def test_clocks_are_compared_with_those_of_the_new_baseline():
+    """The baseline itself was marked as clocked below the baseline's."""
+
+    def clocked(impl: str, mhz: float | None, off: float | None) -> Record:
+        found = Conditions(sm_mhz=mhz, clock_difference=off)
+        return dataclasses.replace(timed(impl, 2.0, 1.9, 2.1), conditions=found, throttled=bool(off))
+
+    run = clocked("base", 1980, 0.0), clocked("a", 1880, -0.0505), clocked("b", 1881, -0.05)
+    base, a, b, silent = rebase.rebased([*run, clocked("silent", None, None)], "a")
+    assert marks(a) == [] == marks(b) == marks(silent)
+    assert marks(base) == ["SM clock 5.3 % above the baseline's"]
+    assert [r.throttled for r in (base, a, b)] == [True, False, False]
+    assert base.conditions.sm_mhz == 1980
+    unknown = rebase.rebased([*run, clocked("silent", None, None)], "silent")
+    assert not any(map(marks, unknown)), "nothing is said against a clock that is not known"
 
 
 def test_the_mode_is_one_that_both_have():

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from fusescope.charts import axes, captions, numbers, template, verdicts
 from fusescope.charts.colours import colour, short
-from fusescope.core.machine.conditions import marks
+from fusescope.core.machine.conditions import footnotes, marks
 from fusescope.core.records import Record
 from fusescope.core.verdict import scope
 
@@ -211,8 +211,8 @@ def _axis_title(rows: list[Record], baseline: str) -> str:
 
 
 def _subtitle(subtitle: str, mode: str, rows: list[Record]) -> str:
-    """Device, dtype and date with what the number is; the case under it, and what the mark † means."""
+    """Device, dtype and date with what the number is; the case under it, and which row the mark † means
+    what of."""
     lines = [template.join(subtitle, mode), captions.case(rows[0])]
-    if said := dict.fromkeys(mark for r in rows for mark in marks(r)):
-        lines.append(f"† {', '.join(said)}")
+    lines += [f"† {note}" for note in footnotes(rows[::-1], short)]
     return "<br>".join(line for line in lines if line)
