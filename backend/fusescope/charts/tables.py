@@ -84,7 +84,7 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
             | {k: value(r.case, k) for k in keys}
             | {
                 "verdict": ratio_text(r, baseline),
-                "95 % interval (×)": s and verdicts.interval(s.words, s.low, s.high),
+                "95 % interval (×)": (s and verdicts.interval(s.words, s.low, s.high)) or None,
                 f"warm ({unit})": t and t.median * factor,
                 f"cold ({unit})": cold and cold.median * factor,
                 "max abs error": r.accuracy.max_abs if r.accuracy else None,
@@ -119,6 +119,8 @@ def why(records: list[Record], baseline: str) -> Callable[[int, str], str]:
             return "not given; derived from the other parameters"
         if r.status != "ok":
             return f"{verdict(r, baseline)}: {r.reason}"
+        if column == "95 % interval (×)" and r.impl != baseline and r.speedup:
+            return verdicts.no_interval(r)
         if column in ("95 % interval (×)", "verdict"):
             return (
                 "the baseline itself"

@@ -85,7 +85,8 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
             opacity=_FAINT if verdict(record, baseline).startswith(verdicts.INCONCLUSIVE) else 1.0,
             hovertemplate=hover(record, baseline) + "<extra></extra>",
         )
-    axis = axes.ratio(ratios, [v for r in rows if r.speedup for v in (r.speedup.low, r.speedup.high)])
+    known = [r.speedup for r in rows if r.speedup and not verdicts.unknown(r.speedup.low, r.speedup.high)]
+    axis = axes.ratio(ratios, [v for s in known for v in (s.low, s.high)])
     fig.update_xaxes(**axis, side="top", title_text=_axis_title(rows, baseline), title_standoff=6)
     names = [r.impl for r in rows]
     axes.named_rows(fig, rows, categoryorder="array", categoryarray=names, linecolor="rgba(0,0,0,0)")
@@ -129,10 +130,8 @@ def hover(record: Record, baseline: str) -> str:
         )
     if record.speedup and record.impl != baseline:
         s = record.speedup
-        lines.append(
-            f"{ratio_text(record, baseline)} {verdicts.interval(s.words, s.low, s.high)}, 95 % "
-            f"{scope(s.processes)}, of {s.of}{verdicts.because(record)}"
-        )
+        text = verdicts.with_interval(ratio_text(record, baseline), s.words, s.low, s.high)
+        lines.append(f"{text}, 95 % {scope(s.processes)}, of {s.of}{verdicts.because(record)}")
     if record.conditions:
         found = record.conditions
         lines += [found.clock, found.clock_note, found.busy, found.settings]
@@ -187,7 +186,7 @@ def _label_right(record: Record, value: float | None, baseline: str, mode: str |
     if word.startswith(verdicts.INCONCLUSIVE):  # the reason is in the hover: on a phone the time was cut
         headline = headline.partition(" (")[0]
     headline = f"<b>{headline}</b>" if verdicts.decided(word) else headline
-    return f"{headline} {verdicts.interval(word, s.low, s.high)} · {took}"
+    return f"{verdicts.with_interval(headline, word, s.low, s.high)} · {took}"
 
 
 def _reason(record: Record, lines: int) -> str:
