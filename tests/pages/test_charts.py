@@ -79,6 +79,16 @@ def test_another_clock_and_missing_convergence_are_said():
     assert "†" not in words(speedup.bars([baseline, same], "eager")), "the power cap is no alarm"
 
 
+def test_a_table_has_its_notes_where_they_are_seen_and_a_file_by_its_name():
+    """The note was the twelfth column and cut at the edge of the window, as was a path after it."""
+    own = dataclasses.replace(s.ok("/tmp/me/mine.py:rms", 0.05, 0.05, s.case()), backend="/tmp/me/mine.py")
+    table = tables.readable([own, s.ok("eager", 0.05, 0.05, s.case())], "eager")
+    columns = list(table.columns)
+    assert columns.index("note") == columns.index("cold (µs)") + 1
+    assert list(table["ran as"]) == ["mine.py", "eager"]
+    assert table["implementation"][0] == "mine.py:rms"
+
+
 def test_the_mark_of_a_row_is_told_with_its_name():
     """One † stood for three clocks, and none said whose."""
     off = {"eager": 0.0, "sdpa": -0.038, "flex": -0.0991, "v3_tensor": 0.02}

@@ -67,6 +67,26 @@ def test_sidebar_and_page_show_the_same(session, monkeypatch):
     assert all(isinstance(v, dict) for v in session["jobs/shown"].values()), "no instances"
 
 
+def test_a_file_is_told_by_its_name():
+    checking = Progress(0, 0, "case 1 of 1: checking /tmp/a b/me/my_norms.py:rms on strided inputs")
+    assert Moment(checking, None, 0.0).words.endswith("checking /tmp/a my_norms.py:rms on strided inputs")
+    here = Progress(0, 0, "checking my_norms.py:rms, then 3/4 of v1/v2")
+    assert Moment(here, None, 0.0).words == here.message
+
+
+def test_the_sidebar_has_no_line_of_the_log_cut_off(session, monkeypatch):
+    """ "before the first…" was all that it had room for; the page has the whole line on hover."""
+    drawn = []
+    monkeypatch.setattr(jobs.st, "html", drawn.append)
+    monkeypatch.setattr(jobs.st, "progress", lambda share, text: None)
+    monkeypatch.setattr(jobs.run_data, "log", lambda run_id, last: 'before the "first" <measurement>\n')
+    run = Run("20260101-000000-bench-abcdef", "bench", {}, "running")
+    jobs.bar(run, small=True)
+    assert drawn == []
+    jobs.bar(run)
+    assert 'title="before the &quot;first&quot; &lt;measurement&gt;"' in drawn[0]
+
+
 def test_a_job_that_says_no_time_counts_its_steps():
     assert moment().share == 0.25 and moment().words == "2 of 8 · checking v2"
     assert Moment(Progress(), None, 0.0).share == 0 and Moment(Progress(), None, 0.0).words == "working"

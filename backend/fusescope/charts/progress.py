@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from fusescope.charts.numbers import rough_seconds, seconds
 from fusescope.core.records import Progress
 
+_FOLDER = re.compile(r"(?<!\S)\S*/(?=[^/\s]+\.py:)")  # of a user's function, which its file's name tells
 _WAVERS_S, _WAVERS = 5.0, 0.1  # seconds, and share, by which an estimate of the time left goes up and down
 _LATE = 0.25  # of the time first expected: what is beyond it is said
 
@@ -85,7 +87,7 @@ class Moment:
         p = self.progress
         parts = (
             f"{p.done:,} of {p.total:,}" if p.total and p.done else "",
-            p.message[:90],
+            _FOLDER.sub("", p.message)[:90],
             _whole(self.elapsed_s),
             remaining,
         )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
+from html import escape as quoted
 
 import streamlit as st
 
@@ -86,13 +87,13 @@ def _one(job: dict) -> None:
 
 
 def bar(run: Run, small: bool = False) -> None:
-    """How far a job is: a bar with what is being done, since when and for how long still, and the last line
-    of its log."""
+    """How far a job is: a bar with what is being done, since when and for how long still, and, where there is
+    room for it, the last line of its log."""
     now = shown(run)
     text = md(now.words)
     st.progress(now.share, text=f":small[{text}]" if small else text)
-    if line := progress.last_line(run_data.log(run.id, 2000)):
-        st.html(f'<div class="fs-small fs-muted fs-line">{escape(line[:300])}</div>')
+    if not small and (line := progress.last_line(run_data.log(run.id, 2000))[:300]):
+        st.html(f'<div class="fs-small fs-muted fs-line" title="{quoted(line)}">{escape(line)}</div>')
 
 
 def shown(run: Run) -> progress.Shown:

@@ -109,7 +109,7 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
                 "peak memory (MiB)": _scaled(held["peak_bytes"], 2**-20),
                 "process (NVML, MiB)": _scaled(held["nvml_process_bytes"], 2**-20),
                 "max abs error": r.accuracy.max_abs if r.accuracy else None,
-                "ran as": r.backend,
+                "ran as": tables.ran_as(r),
                 "note": r.reason,
             }
         )

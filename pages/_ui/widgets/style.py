@@ -43,14 +43,16 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
     background: linear-gradient(to left, var(--paper) 1.6rem, transparent) right / 3rem 100% no-repeat local,
         linear-gradient(to left, rgba(128,128,128,.55), transparent) right / 1.4rem 100% no-repeat scroll; }
 .fs-table table { border-collapse: collapse; width: 100%; }
-.fs-table th { position: sticky; top: 0; font-weight: 600; text-align: left; white-space: nowrap;
+.fs-table th { position: sticky; top: 0; font-weight: 600; text-align: left; vertical-align: bottom;
     background: light-dark(#E4E7EB, #333A45); }
 .fs-table th, .fs-table td { padding: .28rem .6rem; border-bottom: 1px solid rgba(128,128,128,.22); }
 .fs-table tr:last-child td { border-bottom: none; }
 .fs-table td { white-space: nowrap; font-variant-numeric: tabular-nums; }
 .fs-table abbr { opacity: .8; text-decoration: underline dotted; cursor: help; }
-.fs-table .fs-long { display: inline-block; max-width: min(27rem, 26vw); overflow: hidden;
-    text-overflow: ellipsis; vertical-align: bottom; }
+.fs-table .fs-lines { display: inline-block; min-width: 7.5rem; max-width: 27rem; white-space: normal; }
+.fs-table .fs-long { display: -webkit-inline-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3;
+    min-width: 12rem; max-width: 27rem; overflow: hidden; white-space: normal; overflow-wrap: anywhere;
+    vertical-align: bottom; }
 .fs-table .fs-right, .fs-table th.fs-right { text-align: right; }
 [data-testid="stMarkdownContainer"] pre, [data-testid="stMarkdownContainer"] pre * {
     white-space: pre-wrap !important; overflow-wrap: anywhere; }
