@@ -47,6 +47,22 @@ def test_a_cell_in_the_url_is_compared(draw, recorded):
     assert json.loads(box(at, "cell, slowest first").value)["mask"] == "strided"
 
 
+def test_another_device_gives_the_cell_its_own_ratio(draw, recorded):
+    """The box kept the label with the ratio of the device before: a browser is told of a value, not of its
+    label."""
+    h100 = "NVIDIA H100 80GB HBM3"
+    both = [grid.of_device(grid.listed(), name, "float16").cells for name in (H200, h100)]
+    ratios = [{c.case: grid.cell_name(c) for c in cells} for cells in both]
+    case = next(c for c, name in ratios[0].items() if c in ratios[1] and ratios[1][c] != name)
+    at = draw("attention", cell=case)
+    assert box(at, "cell, slowest first").value == case
+    box(at, "device").set_value(h100)
+    at.run()
+    picker = box(at, "cell, slowest first")
+    assert picker.value == case
+    assert picker.proto.set_value and picker.proto.raw_value == ratios[1][case]
+
+
 def test_on_a_cpu_eager_calls_are_compared(draw, recorded):
     runs = grid.listed()
     cpu = next(name for name in grid.devices(runs) if not name.startswith("NVIDIA"))

@@ -74,9 +74,34 @@ def test_another_clock_and_missing_convergence_are_said():
     hover, mark = speedup.hover(r, "eager"), "SM clock 3.1 % below the baseline's"
     assert mark in hover and "1700 MHz (power cap)" in hover and "did not converge" in hover
     baseline = s.ok("eager", 0.05, 0.05, s.case())
-    assert f"† {mark}" in words(speedup.bars([baseline, r], "eager"))
+    assert "† SM clock below the baseline's: sdpa 3.1 %" in words(speedup.bars([baseline, r], "eager"))
     same = dataclasses.replace(r, conditions=dataclasses.replace(now, clock_difference=0.009))
     assert "†" not in words(speedup.bars([baseline, same], "eager")), "the power cap is no alarm"
+
+
+def test_a_table_has_its_notes_where_they_are_seen_and_a_file_by_its_name():
+    """The note was the twelfth column and cut at the edge of the window, as was a path after it."""
+    own = dataclasses.replace(s.ok("/tmp/me/mine.py:rms", 0.05, 0.05, s.case()), backend="/tmp/me/mine.py")
+    table = tables.readable([own, s.ok("eager", 0.05, 0.05, s.case())], "eager")
+    columns = list(table.columns)
+    assert columns.index("note") == columns.index("cold (µs)") + 1
+    assert list(table["ran as"]) == ["mine.py", "eager"]
+    assert table["implementation"][0] == "mine.py:rms"
+
+
+def test_the_mark_of_a_row_is_told_with_its_name():
+    """One † stood for three clocks, and none said whose."""
+    off = {"eager": 0.0, "sdpa": -0.038, "flex": -0.0991, "v3_tensor": 0.02}
+    rows = [
+        dataclasses.replace(s.ok(impl, 0.05, 0.05, s.case()), conditions=Conditions(clock_difference=value))
+        for impl, value in off.items()
+    ]
+    said = words(speedup.bars(rows, "eager")).replace("<br>", " ")
+    assert "† SM clock below the baseline's: sdpa 3.8 %, flex 9.9 %" in said
+    assert "† SM clock above the baseline's: v3_tensor 2.0 %" in said
+    busy = [dataclasses.replace(r, conditions=Conditions(busy="others")) for r in rows]
+    assert "† busy machine: all" in words(speedup.bars(busy, "eager"))
+    assert "† busy machine: eager, sdpa<br>" in words(speedup.bars([*busy[:2], *rows[2:]], "eager"))
 
 
 def test_no_record_is_a_sentence_and_not_an_empty_frame():

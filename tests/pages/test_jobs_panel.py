@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fusescope.charts import progress
 from fusescope.charts.progress import Moment, last_line, waiting
 from fusescope.core.errors import RunError
 from fusescope.core.machine import nvml, usage
@@ -22,6 +23,68 @@ def test_time_goes_on_between_two_words_of_a_job():
     shares = [moment(30.0, 10.0 + t, later=t).share for t in (0, 10, 25, 40, 400)]
     assert shares == sorted(shares) and shares[0] == pytest.approx(0.25) and shares[-1] < 1
     assert moment(30.0, 60.0, later=31).remaining == "longer than expected"
+
+
+def test_what_is_shown_of_a_job_never_goes_back():
+    """A stage that takes longer than its estimate took the bar back and the time left up and down."""
+    lefts = [50.0, 6.0, 9.0, 15.0, 14.0, 4.0, 90.0]
+    seen = None
+    shown = []
+    for number, left in enumerate(lefts):
+        seen = moment(left, 10.0 * number).after(seen, 5.0)
+        shown.append(seen)
+    shares = [s.share for s in shown]
+    assert shares == sorted(shares) and shares[1] == pytest.approx(10 / 16)
+    assert [s.left_s for s in shown] == [50, 6, 6, 15, 14, 4, 90], "9 for 6 is no news, 15 is"
+    assert [s.words.rpartition(" · ")[2] for s in shown[3:]] == [
+        "about 15 s left",
+        "about 15 s left",
+        "about 4 s left",
+        "longer than expected, about 90 s left",
+    ]
+    again = moment(40.0, 1.0).after(seen, 99.0)
+    assert again.share == pytest.approx(1 / 41) and again.left_s == 40, "it was resumed"
+    steps = moment().after(None, None)
+    assert steps.share == 0.25 and steps.words == "2 of 8 · checking v2"
+    assert moment(30.0, 10.0).after(steps, None).share == 0.25
+
+
+def test_sidebar_and_page_show_the_same(session, monkeypatch):
+    """They renew themselves one after the other; between them the job and the clock go on."""
+    now, left = [1000.0], [30.0]
+    monkeypatch.setattr(jobs.time, "time", lambda: now[0])
+    monkeypatch.setattr(jobs.submit, "begun", lambda run_id: 990.0)
+
+    def look(stage: str) -> progress.Shown:
+        words = Progress(1, 8, stage, left[0], now[0])
+        return jobs.shown(Run("20260101-000000-bench-abcdef", "bench", {}, "running", progress=words))
+
+    first = look("checking v1")
+    now[0], left[0] = 1000.7, 21.0
+    assert look("checking v2") == first and "checking v1 · 10 s · about 30 s left" in first.words
+    now[0] = 1002.0
+    assert "checking v2 · 12 s · about 20 s left" in look("checking v2").words
+    assert all(isinstance(v, dict) for v in session["jobs/shown"].values()), "no instances"
+
+
+def test_a_file_is_told_by_its_name():
+    checking = Progress(0, 0, "case 1 of 1: checking /tmp/a b/me/my_norms.py:rms on strided inputs")
+    assert Moment(checking, None, 0.0).words.endswith("checking /tmp/a my_norms.py:rms on strided inputs")
+    here = Progress(0, 0, "checking my_norms.py:rms, then 3/4 of v1/v2")
+    assert Moment(here, None, 0.0).words == here.message
+
+
+def test_the_sidebar_has_no_line_of_the_log_cut_off(session, monkeypatch):
+    """ "before the first…" was all that it had room for; the page has the whole line on hover."""
+    drawn = []
+    monkeypatch.setattr(jobs.st, "html", drawn.append)
+    monkeypatch.setattr(jobs.st, "progress", lambda share, text: None)
+    monkeypatch.setattr(jobs.run_data, "log", lambda run_id, last: 'before the "first" <measurement>\n')
+    run = Run("20260101-000000-bench-abcdef", "bench", {}, "running")
+    jobs.bar(run, small=True)
+    assert drawn == []
+    jobs.bar(run)
+    assert 'title="before the &quot;first&quot; &lt;measurement&gt;"' in drawn[0]
 
 
 def test_a_job_that_says_no_time_counts_its_steps():

@@ -42,3 +42,12 @@ def test_whole_numbers_have_their_digits_in_groups_and_links_lead_somewhere(html
     html_table.draw(data, {}, "t", link="open")
     assert "<td class='fs-right'>4,096</td>" in html[0] and "<td class='fs-right'>35,840</td>" in html[0]
     assert "<a href='/runs?run=1&amp;b=&#x27;' target='_self'>open</a>" in html[0]
+
+
+def test_a_text_that_is_longer_than_its_column_takes_several_lines(html):
+    """It was cut at the edge of the window: "did not co"."""
+    texts = ["did not converge, busy machine", "v1_rowwise_of_many_parts", "a long reason " * 8]
+    html_table.draw(pd.DataFrame({"note": texts}), {}, "t")
+    assert "<span class='fs-lines'>did not converge, busy machine</span>" in html[0]
+    assert "<td class=''>v1_rowwise_of_many_parts</td>" in html[0], "a name is one word"
+    assert "<span class='fs-long' title='a long reason" in html[0]

@@ -37,6 +37,16 @@ def test_an_overview_of_many_cases_puts_them_in_rows():
     assert "No record" in words(overview.cells([], "eager"))
 
 
+def test_columns_of_tall_rows_are_named_at_the_top():
+    """Six cases whose names have three lines each named their columns 800 pixels below the title."""
+    cases = [{**s.case(512 * n), "batch": n, "heads": n, "mask": f"m{n}"} for n in range(1, 7)]
+    records = [dataclasses.replace(r, case=case) for case in cases for r in s.point()[:4]]
+    fig = overview.cells(records, "eager")
+    assert fig.layout.yaxis.ticktext[0].count("<br>") == 2 and fig.layout.xaxis.side == "top"
+    flat = overview.cells(s.two_masks(), "eager")
+    assert flat.layout.xaxis.side is None, "all of a few rows is in sight"
+
+
 def test_a_row_of_many_cases_is_one_line():
     """Values without their names, the mask as people write it, sign and figure side by side."""
     cases = [

@@ -7,8 +7,10 @@ import folders
 import pytest
 import synthetic as s
 from drawn_page import calm, query, said, widget
+from streamlit.proto.SelectWidgetFilterMode_pb2 import FILTER_MODE_NONE
 
 from fusescope.analysis import rebase
+from fusescope.core.machine.conditions import Conditions, marks
 from fusescope.core.records import Record, Time, Times
 from fusescope.jobs import submit
 
@@ -61,6 +63,23 @@ def test_records_keep_all_but_the_speed_up():
         assert (after.speedup is None) == (before.status != "ok")
 
 
+def test_clocks_are_compared_with_those_of_the_new_baseline():
+    """The baseline itself was marked as clocked below the baseline's."""
+
+    def clocked(impl: str, mhz: float | None, off: float | None) -> Record:
+        found = Conditions(sm_mhz=mhz, clock_difference=off)
+        return dataclasses.replace(timed(impl, 2.0, 1.9, 2.1), conditions=found, throttled=bool(off))
+
+    run = clocked("base", 1980, 0.0), clocked("a", 1880, -0.0505), clocked("b", 1881, -0.05)
+    base, a, b, silent = rebase.rebased([*run, clocked("silent", None, None)], "a")
+    assert marks(a) == [] == marks(b) == marks(silent)
+    assert marks(base) == ["SM clock 5.3 % above the baseline's"]
+    assert [r.throttled for r in (base, a, b)] == [True, False, False]
+    assert base.conditions.sm_mhz == 1980
+    unknown = rebase.rebased([*run, clocked("silent", None, None)], "silent")
+    assert not any(map(marks, unknown)), "nothing is said against a clock that is not known"
+
+
 def test_the_mode_is_one_that_both_have():
     graph = Time(1.0, 0.9, 1.1, 20, True)
     with_graph, without = timed("a", 3.0, 2.9, 3.1, graph=graph), timed("base", 6.0, 5.9, 6.1)
@@ -88,6 +107,28 @@ def test_a_result_is_compared_with_another_implementation(draw, few, page):
     assert f" {other}" in said(at.markdown) and "not paired" in said(at.caption)
     assert query(at)["over"] == other
     assert "not paired" not in said(own.caption) and "over" not in query(own)
+
+
+@pytest.mark.parametrize("page", ["kernels", "runs"])
+def test_a_case_is_compared_with_any_that_has_a_time_in_it(draw, profiles, page):
+    """flash4 was in the chart of a case and not among the choices: it had no time in other cases."""
+    one, two = (timed(impl, 2.0, 1.9, 2.1, n=1) for impl in ("eager", "flash4"))
+    three, gone = timed("eager", 4.0, 3.9, 4.1, n=2), timed("flash4", 1.0, 1.0, 1.0, n=2)
+    gone = dataclasses.replace(gone, status="unsupported", time_ms=None, reason="not this n")
+    cpu = timed("cpu", 8.0, 7.9, 8.1, n=1), timed("cpu", 9.0, 8.9, 9.1, n=2)
+    spec = s.SPEC | {"op": "add", "cases": [{"n": 1}, {"n": 2}], "baseline": "eager", "dtype": "float32"}
+    run = s.run(spec=spec)
+    folders.write(profiles, run, [one, two, cpu[0], three, gone, cpu[1]], samples=False)
+    at = draw(page, run=run.id)
+    picker = widget(at.selectbox, "compared with")
+    assert picker.options == ["eager", "cpu"], "flash4 has no time in the second case"
+    assert picker.proto.filter_mode == FILTER_MODE_NONE, "nothing to type that is no option"
+    at = draw(page, run=run.id, case="n=1", over="flash4")
+    picker = widget(at.selectbox, "compared with")
+    assert picker.options == ["eager", "flash4", "cpu"] and picker.value == "flash4"
+    assert query(at)["over"] == "flash4"
+    widget(at.selectbox, "case").set_value("n=2")
+    assert widget(calm(at.run()).selectbox, "compared with").value == "eager" and "over" not in query(at)
 
 
 def test_a_baseline_that_is_none_is_said(draw, few):

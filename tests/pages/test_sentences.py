@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fusescope.charts import sentences, verdicts
+from fusescope.charts import sentences, tables, verdicts
+from fusescope.charts.bench import pairs, speedup, sweep
 from fusescope.core.records import Accuracy, Record, Speedup, Time, Times
 
 PROBLEM = "it failed"
@@ -216,6 +217,37 @@ def test_order_follows_the_times_that_are_shown():
         "v5_parts",
         "sdpa",
     ]
+
+
+FEW = timed("fast", 0.5, (1.62, 1.62e-3, 1620.0))  # of too few rounds: nothing is known
+
+
+def test_an_interval_that_is_unknown_is_not_shown_but_said():
+    """ "[unknown]" told a reader nothing, and its whisker was a black line across the plot."""
+    few = replace(FEW, time_ms=Times(eager=Time(0.5, 0.3, 0.9, 10, False)))
+    why = "10 samples are too few for an interval"
+    assert sentences.result([BASE, few], "sdpa") == (
+        f"All 2 are correct; none is proven faster than sdpa: fast is first with 500 µs, inconclusive "
+        f"(too noisy): {why}."
+    )
+    own = replace(few, impl="/a/mine.py:rms")
+    assert sentences.result([BASE, own], "sdpa").endswith(
+        f"its time is inconclusive (too noisy): 500 µs against 810 µs of sdpa: {why}."
+    )
+    assert why in speedup.hover(few, "sdpa")
+    drawn = speedup.bars([BASE, few], "sdpa")
+    assert "? inconclusive, no interval · 500 µs" in drawn.to_json().replace("\\u00b5", "µ").replace(
+        "\\u00b7", "·"
+    )
+    assert not [t for t in drawn.data if t.type == "scatter" and t.y[0] == "fast"], "no whisker"
+    low, high = drawn.layout.xaxis.range
+    assert high - low < 1, "the axis has no room for what is not drawn"
+    assert tables.readable([BASE, few], "sdpa")["95 % interval (×)"][1] is None
+    assert tables.why([BASE, few], "sdpa")(1, "95 % interval (×)") == why
+    curve = sweep.curves([BASE, few, replace(few, case={"seq": 1024})], "seq", "speed-up", "sdpa")
+    line = next(t for t in curve.data if t.name == "fast")
+    assert set(line.error_x.array or ()) <= {0} and set(line.error_y.array) == {0}
+    assert pairs.headline(few.speedup) == "? inconclusive (too noisy), no interval"
 
 
 def test_what_is_too_noisy_claims_nothing():

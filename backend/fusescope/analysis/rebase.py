@@ -14,11 +14,11 @@ def rebased(records: Iterable[Record], baseline: str) -> list[Record]:
 
     The ratio is that of the medians, with the interval and the rule of ``columns.ratio``: it makes no use of
     the rounds' pairs, and what did not converge is inconclusive. A case in which the baseline has no time has
-    no speed-up.
+    no speed-up. What a record says of its clock is against the new baseline's, too.
     """
     records = list(records)
     base = {r.case_key: r for r in records if r.impl == baseline and r.status == "ok"}
-    return [dataclasses.replace(r, speedup=_speedup(r, base.get(r.case_key))) for r in records]
+    return [_over(r, base.get(r.case_key)) for r in records]
 
 
 def choices(records: Sequence[Record]) -> list[str]:
@@ -30,6 +30,12 @@ def choices(records: Sequence[Record]) -> list[str]:
             timed.setdefault(r.impl, set()).add(r.case_key)
     cases = set().union(*timed.values())
     return [impl for impl in timed if timed[impl] == cases]
+
+
+def _over(record: Record, base: Record | None) -> Record:
+    found = record.conditions and record.conditions.over(base and base.conditions)
+    throttled = found.clock_note is not None if found else record.throttled
+    return dataclasses.replace(record, speedup=_speedup(record, base), conditions=found, throttled=throttled)
 
 
 def _speedup(record: Record, base: Record | None) -> Speedup | None:

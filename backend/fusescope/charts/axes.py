@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from fusescope.charts import numbers
 from fusescope.charts.colours import colour, glyph, short
 from fusescope.charts.template import THEMES
+from fusescope.charts.verdicts import unknown
 
 _RATIOS = (
     *(1, 10, 100, 1000, 0.1, 0.01, 0.001),
@@ -154,9 +155,9 @@ def interval(
 def ratio_bar(
     fig: go.Figure, y: Any, value: float, ends: tuple[float, float] | None, ink: str, **bar
 ) -> None:
-    """A horizontal bar from 1 to ``value`` with its interval, on an axis of ratios."""
+    """A horizontal bar from 1 to ``value`` with its interval, where it is known, on an axis of ratios."""
     fig.add_bar(y=[y], x=[value - 1], base=1, orientation="h", width=0.36, **bar)
-    if ends:
+    if ends and not unknown(*ends):
         fig.add_scatter(
             y=[y],
             x=[value],

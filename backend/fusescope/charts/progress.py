@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from fusescope.charts.numbers import rough_seconds, seconds
 from fusescope.core.records import Progress
+
+_FOLDER = re.compile(r"(?<!\S)\S*/(?=[^/\s]+\.py:)")  # of a user's function, which its file's name tells
+_WAVERS_S, _WAVERS = 5.0, 0.1  # seconds, and share, by which an estimate of the time left goes up and down
+_LATE = 0.25  # of the time first expected: what is beyond it is said
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a page shows of a job at a moment. left_s: the time left; expected_s: what the whole was first
+    expected to take; at: Unix seconds."""
+
+    begun: float | None
+    share: float = 0.0
+    left_s: float | None = None
+    expected_s: float | None = None
+    words: str = ""
+    at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -35,21 +53,43 @@ class Moment:
     @property
     def remaining(self) -> str:
         """ "about 20 s left", or that it takes longer than expected; "" where the job does not say."""
-        if self.left_s is None:
-            return ""
-        if self.left_s == 0 and self.progress.eta_s >= 1:
-            return "longer than expected"
-        return f"about {rough_seconds(self.left_s)} left"
+        return self._remaining(self.left_s)
 
     @property
     def words(self) -> str:
         """ "3 of 24 · checking v2_blockwise · 12 s · about 20 s left"."""
+        return self.told(self.remaining)
+
+    def after(self, before: Shown | None, begun: float | None) -> Shown:
+        """What a page shows, which showed ``before`` of the same job. The share never goes back, and the time
+        left goes up only by more than its estimate wavers; that it takes longer than was first expected
+        is said. begun: Unix seconds; of a job that began anew nothing is kept."""
+        before = before if before and before.begun == begun else Shown(begun)
+        left = self.left_s
+        if left is not None and before.left_s is not None:
+            wavers = max(_WAVERS_S, _WAVERS * before.left_s)
+            left = min(left, before.left_s) if left <= before.left_s + wavers else left
+        whole = None if left is None or self.elapsed_s is None else self.elapsed_s + left
+        first = whole if before.expected_s is None else before.expected_s
+        late = whole is not None and whole > first * (1 + _LATE) + _WAVERS_S
+        words = self.told(self._remaining(left, late))
+        return Shown(begun, max(self.share, before.share), left, first, words, self.now)
+
+    def _remaining(self, left_s: float | None, late: bool = False) -> str:
+        if left_s is None:
+            return ""
+        if left_s == 0 and (self.progress.eta_s or 0) >= 1:
+            return "longer than expected"
+        return f"{'longer than expected, ' * late}about {rough_seconds(left_s)} left"
+
+    def told(self, remaining: str) -> str:
+        """``words`` with that as the time left."""
         p = self.progress
         parts = (
             f"{p.done:,} of {p.total:,}" if p.total and p.done else "",
-            p.message[:90],
+            _FOLDER.sub("", p.message)[:90],
             _whole(self.elapsed_s),
-            self.remaining,
+            remaining,
         )
         return " · ".join(part for part in parts if part) or "working"
 

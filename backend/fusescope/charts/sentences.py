@@ -54,7 +54,10 @@ def own_result(record: Record, records: Iterable[Record], baseline: str) -> str:
     if record is base or s is None or base is None or base.status != "ok":
         return f"{text}: {took}."
     word, against = verdict(record, baseline), numbers.time(base.time_of(s.of).median)
-    told = f"{took} against {against} of {short(baseline)} {verdicts.interval(word, s.low, s.high)}"
+    ends = verdicts.interval(word, s.low, s.high)
+    told = f"{took} against {against} of {short(baseline)}" + (
+        f" {ends}" if ends else verdicts.because(record)
+    )
     if not verdicts.decided(word):
         return f"{text}; its time is {word}: {told}."
     return f"{text} and {_difference(s.median, word)}: {told}."
@@ -200,8 +203,8 @@ def _of_one(records: list[Record], baseline: str) -> str:
         text += f" {verdicts.interval(word, first.speedup.low, first.speedup.high)}, {took}"
     elif first.speedup:
         text = f"{_right(records)}; none is proven faster than {short(baseline)}: "
-        text += f"{name} is first with {took}, {word}"
-        text += f" {verdicts.interval(word, first.speedup.low, first.speedup.high)}{verdicts.because(first)}"
+        ends = verdicts.interval(word, first.speedup.low, first.speedup.high)
+        text += f"{name} is first with {took}, {word}{' ' * bool(ends)}{ends}{verdicts.because(first)}"
     else:
         text = f"{name} has the lowest time, {took}; {short(baseline)} has none to compare with"
     return f"{text}{_next(first, others, baseline)}."

@@ -84,16 +84,16 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
             | {k: value(r.case, k) for k in keys}
             | {
                 "verdict": ratio_text(r, baseline),
-                "95 % interval (×)": s and verdicts.interval(s.words, s.low, s.high),
+                "95 % interval (×)": (s and verdicts.interval(s.words, s.low, s.high)) or None,
                 f"warm ({unit})": t and t.median * factor,
                 f"cold ({unit})": cold and cold.median * factor,
+                "note": r.reason or _note(r, t),
                 "max abs error": r.accuracy.max_abs if r.accuracy else None,
                 "TFLOP/s effective": r.tflops.effective if r.tflops else None,
                 "GB/s": r.gbps,
                 f"first call ({first_unit})": first and first * to_first,
                 "samples": t.n if t else None,
-                "note": r.reason or _note(r, t),
-                "ran as": r.backend,
+                "ran as": ran_as(r),
             }
         )
     return whole(pd.DataFrame(lines), "samples")
@@ -119,6 +119,8 @@ def why(records: list[Record], baseline: str) -> Callable[[int, str], str]:
             return "not given; derived from the other parameters"
         if r.status != "ok":
             return f"{verdict(r, baseline)}: {r.reason}"
+        if column == "95 % interval (×)" and r.impl != baseline and r.speedup:
+            return verdicts.no_interval(r)
         if column in ("95 % interval (×)", "verdict"):
             return (
                 "the baseline itself"
@@ -141,6 +143,12 @@ def why(records: list[Record], baseline: str) -> Callable[[int, str], str]:
 def whole(data: pd.DataFrame, *columns: str) -> pd.DataFrame:
     """The same table with these columns as whole numbers that may be missing; pandas would make them 96.0."""
     return data.astype({c: "Int64" for c in columns if c in data.columns})
+
+
+def ran_as(record: Record) -> str | None:
+    """What a record says that it ran as; of a user's file its name, without the folder."""
+    name = record.backend
+    return name.rpartition("/")[2] if name and name.endswith(".py") else name
 
 
 def _note(record: Record, time) -> str:

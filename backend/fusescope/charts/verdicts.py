@@ -38,6 +38,8 @@ def because(record: Record) -> str:
     speedup, time = record.speedup, compared_time(record)
     if speedup is None or speedup.verdict != INCONCLUSIVE:
         return ""
+    if unknown(speedup.low, speedup.high):
+        return f": {no_interval(record)}"
     if not speedup.converged:
         return ": sampling did not converge"
     if time and time.n < _FEW:
@@ -48,9 +50,21 @@ def because(record: Record) -> str:
 
 
 def interval(text: str, low: float, high: float) -> str:
-    """The interval next to a headline: of the slow-down where it says slower."""
+    """The interval next to a headline: of the slow-down where it says slower; "" where it is unknown."""
     low, high = (1 / high, 1 / low) if text == "slower" and low > 0 else (low, high)
-    return "[unknown]" if unknown(low, high) else f"[{numbers.three(low)}, {numbers.three(high)}]"
+    return "" if unknown(low, high) else f"[{numbers.three(low)}, {numbers.three(high)}]"
+
+
+def no_interval(record: Record) -> str:
+    """Why the interval of a record's speed-up is unknown: "10 samples are too few for an interval"."""
+    time = compared_time(record)
+    return f"{time.n if time else 'the'} samples are too few for an interval"
+
+
+def with_interval(headline: str, text: str, low: float, high: float) -> str:
+    """ "▲ 1.84× faster [1.80, 1.88]", or "? inconclusive (too noisy), no interval"."""
+    ends = interval(text, low, high)
+    return f"{headline} {ends}" if ends else f"{headline}, no interval"
 
 
 def unknown(low: float, high: float) -> bool:

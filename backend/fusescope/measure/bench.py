@@ -141,7 +141,8 @@ class Bench:
 
     def _waiting(self, text: str) -> None:
         self.reporter.check()
-        self._progress(f"waiting for an idle machine: {text}")
+        self.said_at = time.monotonic()  # how long others keep it busy is not known
+        self.reporter.progress(self.done, self.total, f"waiting for an idle machine: {text}")
 
     def _case(self, number: int, values: Mapping[str, Any]) -> None:
         reporter, spec = self.reporter, self.spec

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import plotly.graph_objects as go
 import streamlit as st
 
@@ -10,7 +12,7 @@ from fusescope.charts import captions, glossary, sentences, tables
 from fusescope.charts.bench import overview, speedup, sweep
 from fusescope.charts.colours import short
 from fusescope.core.records import Record, Run
-from pages._ui.answer import views, workers
+from pages._ui.answer import matching, views, workers
 from pages._ui.app import cached_chart, jobs, run_data, url
 from pages._ui.forms import busy, fields
 from pages._ui.widgets import elements, style
@@ -27,11 +29,12 @@ def draw(state: url.State, run_id: str, dimmed: bool = False, link: bool = True,
     if not run.live:
         heading(run, link=link)
     sentence = sentence_box(dimmed)
-    busy.banner(run, records)
+    busy.banner(run, records, functools.partial(matching.follow, state.page))
     workers.draw(run, records)
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        case = case_picker(state, list(tables.cases(records)), run, first)
-        over = compared_with(state, run, records)
+        groups = tables.cases(records)
+        case = case_picker(state, list(groups), run, first)
+        over = compared_with(state, run, groups.get(case, records))
     if run.live:
         follow(run_id, case, "implementations")
         _live_view(run_id, case, fields.view(state, "view", views.NAMES))
@@ -81,8 +84,9 @@ def case_picker(state: url.State, names: list[str], run: Run, first: str = ALL) 
 
 
 def compared_with(state: url.State, run: Run, records: list[Record], usual: str | None = None) -> str | None:
-    """What speed-ups are over: the run's baseline, or any other implementation that has a time in each case;
-    None where there is no choice. ``usual``: at first this one instead of the baseline, where it has.
+    """What speed-ups are over: the run's baseline, or any other implementation that has a time in each case
+    of ``records``, which are those on show; None where there is no choice. ``usual``: at first this one
+    instead of the baseline, where it has.
 
     A choice is of one run (of one ``usual``) and outlasts drawings without it. The URL says it only when a
     page opens: later it still has that of the run before, until a drawing is done."""
@@ -98,7 +102,12 @@ def compared_with(state: url.State, run: Run, records: list[Record], usual: str 
     before = st.session_state.get(kept, own)
     key = fields.seeded(state, "over", options, before if before in options else own, scope=scope)
     st.session_state[kept] = chosen = st.selectbox(
-        "compared with", options, key=key, format_func=short, width=220
+        "compared with",
+        options,
+        key=key,
+        format_func=short,
+        width=220,
+        filter_mode=None,  # a text that is no option would stay in the box and look chosen
     )
     state.keep("over", chosen, own)
     return chosen

@@ -55,11 +55,17 @@ def shown(
 
 def start(page: str, kind: str, spec: Mapping) -> None:
     """Submit a job and show its run on the page."""
+    follow(page, submit.submit(kind, dict(spec) | busy.chosen(kind) | workers.chosen(page, kind)))
+
+
+def follow(page: str, run_id: str) -> None:
+    """Have the page show a run that was just started (in a callback): its progress, then its result. The
+    page of a run has its address in place of a form's."""
     st.session_state[f"{page}/previous"] = st.session_state.get(f"{page}/shown")
-    st.session_state[f"{page}/run_id"] = submit.submit(
-        kind, dict(spec) | busy.chosen(kind) | workers.chosen(page, kind)
-    )
+    st.session_state[f"{page}/run_id"] = run_id
     st.session_state[f"{page}/before"] = None
+    if page == "runs":
+        st.query_params.from_dict({"run": run_id})
 
 
 def first(title: str, page: str, kind: str, spec: Mapping | None, compared: str = "implementations") -> None:

@@ -3,8 +3,10 @@ finished."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
+from html import escape as quoted
 
 import streamlit as st
 
@@ -18,6 +20,8 @@ from pages._ui.widgets.text import escape, md, run_name, status_text
 _TOASTS = "jobs/toasts"
 _LIVE = "jobs/live"
 _NOTICE = "jobs/notice"
+_SHOWN = "jobs/shown"  # of each live job what was last shown
+_EVERY_S = 2.0  # of sidebar and page, so that they are one after the other
 _NOTICE_S = 3.0  # a redraw within this is our own, for the job that ended; the next is the visitor's
 _TAIL = 12  # lines of a log
 
@@ -37,7 +41,7 @@ def announce() -> None:
         st.toast(text, duration="long")
 
 
-@st.fragment(run_every=2.0)
+@st.fragment(run_every=_EVERY_S)
 def panel() -> None:
     """The device's state and the queue, renewed on their own; the whole page is drawn again once when a job
     has ended or a new one has appeared, or the theme has changed."""
@@ -45,6 +49,8 @@ def panel() -> None:
     live = submit.queue()
     device.status(live)
     known = [job["id"] for job in live]
+    kept = st.session_state.get(_SHOWN, {})
+    st.session_state[_SHOWN] = {i: of for i, of in kept.items() if i in known}
     before = st.session_state.get(_LIVE)
     st.session_state[_LIVE] = known
     ended = [i for i in before or [] if i not in known]
@@ -81,22 +87,29 @@ def _one(job: dict) -> None:
 
 
 def bar(run: Run, small: bool = False) -> None:
-    """How far a job is: a bar with what is being done, since when and for how long still, and the last line
-    of its log."""
-    now = moment(run)
+    """How far a job is: a bar with what is being done, since when and for how long still, and, where there is
+    room for it, the last line of its log."""
+    now = shown(run)
     text = md(now.words)
     st.progress(now.share, text=f":small[{text}]" if small else text)
-    if line := progress.last_line(run_data.log(run.id, 2000)):
-        st.html(f'<div class="fs-small fs-muted fs-line">{escape(line[:300])}</div>')
+    if not small and (line := progress.last_line(run_data.log(run.id, 2000))[:300]):
+        st.html(f'<div class="fs-small fs-muted fs-line" title="{quoted(line)}">{escape(line)}</div>')
 
 
-def moment(run: Run) -> progress.Moment:
-    """A running job now."""
-    begun, now = submit.begun(run.id), time.time()
-    return progress.Moment(run.progress, now - begun if begun else None, now)
+def shown(run: Run) -> progress.Shown:
+    """What is shown of a running job: the same in the sidebar and on the page, which renew themselves one
+    after the other."""
+    kept, now = st.session_state.setdefault(_SHOWN, {}), time.time()
+    before = progress.Shown(**kept[run.id]) if run.id in kept else None
+    if before and now - before.at < _EVERY_S / 2:
+        return before
+    begun = submit.begun(run.id)
+    found = progress.Moment(run.progress, now - begun if begun else None, now).after(before, begun)
+    kept[run.id] = dataclasses.asdict(found)
+    return found
 
 
-@st.fragment(run_every=1.0)
+@st.fragment(run_every=_EVERY_S)
 def follow(
     run_id: str,
     head: Callable[[Run], None] | None = None,

@@ -73,11 +73,13 @@ def _comparison(state: url.State, found: grid.Grid) -> None:
     cells = {c.case: c for c in sorted(found.cells, key=lambda c: c.ratio)}
     worst = next(iter(lost(found.cells) or cells.values())).case
     key = fields.seeded(state, "cell", list(cells), worst)
+    names = {text: grid.cell_name(cell) for text, cell in cells.items()}
+    fields.relabelled(key, names[st.session_state[key]])  # another device has another ratio of the same cell
     case = st.selectbox(
         "cell, slowest first",
         list(cells),
         key=key,
-        format_func=lambda text: grid.cell_name(cells[text]),
+        format_func=names.get,
         help="Or click it in the chart",
     )
     state.keep("cell", case, worst)

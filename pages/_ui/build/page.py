@@ -86,7 +86,7 @@ def _shown() -> str | None:
     return run_id if run_id and run_data.exists(run_id) else None
 
 
-@st.fragment(run_every=1.0)
+@st.fragment(run_every=2.0)  # as the sidebar, which shows the same job
 def progress() -> None:
     """Progress and log of the build that runs, or how the last one ended."""
     run_id = _shown()

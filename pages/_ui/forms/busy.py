@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from html import escape as quoted
+
 import streamlit as st
 
 from fusescope.core.machine import conditions, load
 from fusescope.core.records import Record, Run
 from fusescope.jobs import submit
-from pages._ui.app import callbacks, device
-from pages._ui.widgets.text import md
+from pages._ui.app import device, run_data, trust
+from pages._ui.widgets.text import escape, md, run_name
 
 WAIT_S = 300.0
 """How long a job waits for idle CPUs if requested; then it measures anyway, and says so."""
@@ -17,8 +20,8 @@ _WAIT = "busy/wait"
 
 
 def offer() -> None:
-    """Whether others use the CPUs now, and the choice to wait for them; nothing for a GPU, or while a job of
-    ours is what keeps them busy."""
+    """The choice to wait for idle CPUs, and whether others use them now; nothing for a GPU. It renews itself
+    and keeps its height: it never moves what is below it."""
     if not device.is_gpu():
         _now()
 
@@ -28,19 +31,23 @@ def chosen(kind: str) -> dict[str, float]:
     return {"wait_idle_s": WAIT_S} if kind in KINDS and st.session_state.get(_WAIT) else {}
 
 
-def banner(run: Run, records: list[Record]) -> None:
-    """Over a result: that the machine was busy, with the button that waits and measures again."""
+def banner(run: Run, records: list[Record], show: Callable[[str], None]) -> None:
+    """Over a result: that the machine was busy, with the button that waits and measures again; ``show(id)``
+    has the page follow the run that it starts."""
     text = conditions.banner(records)
     if not text:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.warning(md(text))
         if not run.recorded and run.kind in KINDS:
-            st.button(
+            spec = {k: v for k, v in run.spec.items() if k != "deadline_s"} | {"wait_idle_s": WAIT_S}
+            trust.button(
                 "Wait for an idle machine and measure again",
-                key=f"busy/again/{run.id}",
-                on_click=callbacks.careful(_again),
-                args=(run,),
+                f"busy/again/{run.id}",
+                run,
+                spec,
+                _again,
+                (run.kind, spec, show),
             )
 
 
@@ -48,14 +55,19 @@ def banner(run: Run, records: list[Record]) -> None:
 def _now() -> None:
     now = _load().read()
     load.crowding()  # the next estimate looks back on this
-    text = None if submit.queue() else load.sentence(now, len(_load().cpus))
-    waits = bool(st.session_state.get(_WAIT))
-    if text:
-        st.warning(f"{md(text[0].upper() + text[1:])}: times measured now will be noisy.")
-    if text or waits:
+    with st.container(gap="xxsmall"):
         st.session_state[_WAIT] = st.checkbox(
-            f"Wait up to {WAIT_S / 60:.0f} min for an idle machine", value=waits, key="busy/box"
+            f"Wait up to {WAIT_S / 60:.0f} min for an idle machine",
+            value=bool(st.session_state.get(_WAIT)),
+            key="busy/box",
         )
+        if submit.queue():
+            line, whole = "A job is running on this machine.", ""
+        elif whole := load.sentence(now, len(_load().cpus)) or "":
+            line = f"⚠ Times would be noisy now: {whole.partition(',')[0]}."
+        else:
+            line = "The CPUs are idle now." if now else ""
+        st.html(f"<div class='fs-small fs-muted fs-slot' title='{quoted(whole)}'>{escape(line)}</div>")
 
 
 @st.cache_resource
@@ -63,6 +75,8 @@ def _load() -> load.Load:
     return load.Load()
 
 
-def _again(run: Run) -> None:
-    again = submit.submit(run.kind, dict(run.spec) | {"wait_idle_s": WAIT_S})
-    st.session_state.setdefault("jobs/toasts", []).append(f"{again} waits for an idle machine.")
+def _again(kind: str, spec: dict, show: Callable[[str], None]) -> None:
+    again = submit.submit(kind, spec)
+    show(again)
+    text = f"**{md(run_name(run_data.read(again)))}** waits for an idle machine."
+    st.session_state.setdefault("jobs/toasts", []).append(text)

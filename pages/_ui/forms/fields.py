@@ -149,3 +149,11 @@ def seeded(state: url.State, name: str, options: list, default: Any, scope: str 
     if st.session_state[key] not in options:
         st.session_state[key] = default
     return key
+
+
+def relabelled(key: str, label: str) -> None:
+    """Before a select box is drawn: that its value is now called ``label``. A browser keeps the label that it
+    has of a value, unless it is told the value again."""
+    if st.session_state.get(f"{key}/label") not in (None, label):
+        st.session_state[key] = st.session_state[key]
+    st.session_state[f"{key}/label"] = label

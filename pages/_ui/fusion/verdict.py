@@ -112,7 +112,8 @@ def _gains(run: Run, record: Record) -> list[tuple[str, float, float, str | None
             continue
         if name == "unfused" and record.speedup:
             s = record.speedup
-            found.append((name, record.ms * s.median, s.median, verdicts.interval(s.words, s.low, s.high)))
+            ends = verdicts.interval(s.words, s.low, s.high) or "too few samples"
+            found.append((name, record.ms * s.median, s.median, ends))
         else:
             found.append((name, ms, ms / record.ms, None))
     return found

@@ -96,7 +96,7 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
             | {k: r.case.get(k) for k in keys}
             | {
                 "verdict": ratio_text(r, baseline),
-                "95 % interval (×)": s and verdicts.interval(s.words, s.low, s.high),
+                "95 % interval (×)": (s and verdicts.interval(s.words, s.low, s.high)) or None,
                 f"p50 ({unit})": _scaled(p.get("p50"), factor),
                 f"p90 ({unit})": _scaled(p.get("p90"), factor),
                 f"p99 ({unit})": _scaled(p.get("p99"), factor),
@@ -109,7 +109,7 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
                 "peak memory (MiB)": _scaled(held["peak_bytes"], 2**-20),
                 "process (NVML, MiB)": _scaled(held["nvml_process_bytes"], 2**-20),
                 "max abs error": r.accuracy.max_abs if r.accuracy else None,
-                "ran as": r.backend,
+                "ran as": tables.ran_as(r),
                 "note": r.reason,
             }
         )
@@ -130,6 +130,8 @@ def _why(records: list[Record], baseline: str):
     for i, r in enumerate(records):
         if r.impl == baseline:
             found[i, "95 % interval (×)"] = "the baseline itself"
+        elif r.speedup:
+            found[i, "95 % interval (×)"] = verdicts.no_interval(r)
         if r.status != "ok":
             found |= {
                 (i, c): f"{r.status}: {r.reason}"

@@ -3,6 +3,8 @@ what is predicted from it for devices that are not here."""
 
 from __future__ import annotations
 
+import functools
+
 import streamlit as st
 
 from fusescope.analysis.scaling import measured
@@ -46,7 +48,7 @@ def result(state: url.State, choice: Choice) -> None:
         jobs.follow(run_id, answer.heading, _growing, cancel=True)
         return
     answer.heading(run)
-    busy.banner(run, records)
+    busy.banner(run, records, functools.partial(matching.follow, state.page))
     matching.notice(state, "parallel", run, choice.spec, COMPARED, choice.asked)
     if not records:
         st.caption("This run ended before any result.")

@@ -14,6 +14,7 @@ from pages._ui.widgets.text import escape
 MOST = 300
 """Rows; a longer table is for st.dataframe, which draws only what is visible."""
 _LONG = 70  # characters shown of a text; all of it on hover
+_LINE = 18  # characters of a text beyond which it may take several lines
 TALL = 560  # pixels after which a table scrolls under its headings
 Why = Mapping[str, str] | Callable[[int, str], str]
 """Why a cell is empty: by column, or by (row number, column)."""
@@ -85,4 +86,6 @@ def _cell(value, number: int, column: str, why: Why) -> str:
         return "yes" if value else "no"
     text = numbers.three(value) if isinstance(value, float) else _text(value)
     shown = escape(text)
-    return f"<span class='fs-long' title='{quoted(text)}'>{shown}</span>" if len(text) > _LONG else shown
+    if len(text) > _LONG:
+        return f"<span class='fs-long' title='{quoted(text)}'>{shown}</span>"
+    return f"<span class='fs-lines'>{shown}</span>" if len(text) > _LINE and " " in text else shown

@@ -10,6 +10,7 @@ import streamlit as st
 # A grid's own CSV, made in the browser, has texts that a spreadsheet takes for formulas; ours is below it.
 # A document's code wraps and is one colour: no key scrolls a code block of Streamlit's Markdown, and the
 # colours of its comments and keywords are below AA contrast.
+# What renews itself keeps its height (fs-slot): it never moves what is below it under a visitor's hand.
 # A chart's buttons are under it, in the row of its CSV, where they cover no text; a mask has a margin.
 _CSS = """
 <style>
@@ -31,6 +32,8 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-muted { opacity: .78; }
 .fs-line { font-family: monospace; font-size: .76rem; white-space: nowrap; overflow: hidden;
     text-overflow: ellipsis; }
+.fs-slot { height: 2.7em; overflow: hidden; }
+.st-key-own .fs-slot { height: 1.35em; }
 .fs-right { text-align: right; }
 .fs-code { font-family: monospace; font-size: .84rem; white-space: pre-wrap; overflow-wrap: anywhere;
     user-select: all; margin: 0; padding: .6rem .8rem; border-radius: .5rem;
@@ -40,14 +43,16 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
     background: linear-gradient(to left, var(--paper) 1.6rem, transparent) right / 3rem 100% no-repeat local,
         linear-gradient(to left, rgba(128,128,128,.55), transparent) right / 1.4rem 100% no-repeat scroll; }
 .fs-table table { border-collapse: collapse; width: 100%; }
-.fs-table th { position: sticky; top: 0; font-weight: 600; text-align: left; white-space: nowrap;
+.fs-table th { position: sticky; top: 0; font-weight: 600; text-align: left; vertical-align: bottom;
     background: light-dark(#E4E7EB, #333A45); }
 .fs-table th, .fs-table td { padding: .28rem .6rem; border-bottom: 1px solid rgba(128,128,128,.22); }
 .fs-table tr:last-child td { border-bottom: none; }
 .fs-table td { white-space: nowrap; font-variant-numeric: tabular-nums; }
 .fs-table abbr { opacity: .8; text-decoration: underline dotted; cursor: help; }
-.fs-table .fs-long { display: inline-block; max-width: min(27rem, 26vw); overflow: hidden;
-    text-overflow: ellipsis; vertical-align: bottom; }
+.fs-table .fs-lines { display: inline-block; min-width: 7.5rem; max-width: 27rem; white-space: normal; }
+.fs-table .fs-long { display: -webkit-inline-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3;
+    min-width: 12rem; max-width: 27rem; overflow: hidden; white-space: normal; overflow-wrap: anywhere;
+    vertical-align: bottom; }
 .fs-table .fs-right, .fs-table th.fs-right { text-align: right; }
 [data-testid="stMarkdownContainer"] pre, [data-testid="stMarkdownContainer"] pre * {
     white-space: pre-wrap !important; overflow-wrap: anywhere; }
@@ -86,6 +91,7 @@ kbd { color: inherit !important; opacity: 1 !important; }
     .stColumn:has([class*="st-key-wide-chart"]) ~ .stColumn { min-width: 100%; }
 }
 @media (max-width: 640px) {
+    .st-key-own .fs-slot { height: 2.7em; }
     .stMainBlockContainer { padding: 3.6rem 1rem 3rem 1rem; }
     .stHorizontalBlock:has(> .stColumn .st-key-form) { flex-wrap: wrap; }
     .stColumn:has(.st-key-form), .stColumn:has(.st-key-result) { min-width: 100%; }

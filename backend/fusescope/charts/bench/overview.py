@@ -16,7 +16,7 @@ from fusescope.core.records import Record
 from fusescope.core.verdict import SAME_WITHIN, words
 
 _FULL = 4.0  # doublings to full colour: 16 times as fast, or as slow
-_TALL = 8  # rows above which columns are named at the top
+_TALL = 280  # pixels of all rows above which columns are named at the top
 _ROW, _BRIEF_ROW = 34, 24  # pixels of a row with one line, and of one of many
 _MANY = 9  # columns above which a cell of the narrowest chart has little room
 _FEW = 6  # columns that have room for names of several lines, which stand slanted
@@ -113,7 +113,7 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
         autotickangles=[0, -35, -60],
         ticklabeloverflow="allow",
     )
-    if len(rows) > _TALL:  # the names would stand below the screen's edge
+    if tall * len(rows) > _TALL:  # the names would stand below the screen's edge
         fig.update_xaxes(side="top")
         room = 90 if many else 50  # many stand steeper
         fig.update_layout(margin_t=(fig.layout.margin.t or 80) + room, height=fig.layout.height + room)

@@ -77,7 +77,7 @@ def bars(
         strong = f"<b>{headline(found)}</b>" if verdicts.decided(found.verdict) else headline(found)
         named[y] = (f"{text}{tag}", strong)
     ratios = [row.cells[column].ratio for row, _, column in known]
-    ends = [x for r in ratios for x in (r.low, r.high)]
+    ends = [x for r in ratios if not verdicts.unknown(r.low, r.high) for x in (r.low, r.high)]
     fig.update_xaxes(  # on top: many bars end below the screen's edge
         **axes.ratio([r.median for r in ratios], ends),
         title_text=f"time of {letters[0]} over time (log)",
@@ -111,8 +111,8 @@ def names(comparison: Comparison) -> list[str]:
 
 def headline(found: Speedup) -> str:
     """ "▲ 1.84× faster [1.80, 1.88]"."""
-    interval = verdicts.interval(found.words, found.low, found.high)
-    return f"{verdicts.headline(found.median, found.words)} {interval}"
+    text = verdicts.headline(found.median, found.words)
+    return verdicts.with_interval(text, found.words, found.low, found.high)
 
 
 def sentence(comparison: Comparison, column: int, letters: Sequence[str]) -> str:

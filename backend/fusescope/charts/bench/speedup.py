@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from fusescope.charts import axes, captions, numbers, template, verdicts
 from fusescope.charts.colours import colour, short
-from fusescope.core.machine.conditions import marks
+from fusescope.core.machine.conditions import footnotes, marks
 from fusescope.core.records import Record
 from fusescope.core.verdict import scope
 
@@ -85,7 +85,8 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
             opacity=_FAINT if verdict(record, baseline).startswith(verdicts.INCONCLUSIVE) else 1.0,
             hovertemplate=hover(record, baseline) + "<extra></extra>",
         )
-    axis = axes.ratio(ratios, [v for r in rows if r.speedup for v in (r.speedup.low, r.speedup.high)])
+    known = [r.speedup for r in rows if r.speedup and not verdicts.unknown(r.speedup.low, r.speedup.high)]
+    axis = axes.ratio(ratios, [v for s in known for v in (s.low, s.high)])
     fig.update_xaxes(**axis, side="top", title_text=_axis_title(rows, baseline), title_standoff=6)
     names = [r.impl for r in rows]
     axes.named_rows(fig, rows, categoryorder="array", categoryarray=names, linecolor="rgba(0,0,0,0)")
@@ -129,10 +130,8 @@ def hover(record: Record, baseline: str) -> str:
         )
     if record.speedup and record.impl != baseline:
         s = record.speedup
-        lines.append(
-            f"{ratio_text(record, baseline)} {verdicts.interval(s.words, s.low, s.high)}, 95 % "
-            f"{scope(s.processes)}, of {s.of}{verdicts.because(record)}"
-        )
+        text = verdicts.with_interval(ratio_text(record, baseline), s.words, s.low, s.high)
+        lines.append(f"{text}, 95 % {scope(s.processes)}, of {s.of}{verdicts.because(record)}")
     if record.conditions:
         found = record.conditions
         lines += [found.clock, found.clock_note, found.busy, found.settings]
@@ -187,7 +186,7 @@ def _label_right(record: Record, value: float | None, baseline: str, mode: str |
     if word.startswith(verdicts.INCONCLUSIVE):  # the reason is in the hover: on a phone the time was cut
         headline = headline.partition(" (")[0]
     headline = f"<b>{headline}</b>" if verdicts.decided(word) else headline
-    return f"{headline} {verdicts.interval(word, s.low, s.high)} · {took}"
+    return f"{verdicts.with_interval(headline, word, s.low, s.high)} · {took}"
 
 
 def _reason(record: Record, lines: int) -> str:
@@ -211,8 +210,8 @@ def _axis_title(rows: list[Record], baseline: str) -> str:
 
 
 def _subtitle(subtitle: str, mode: str, rows: list[Record]) -> str:
-    """Device, dtype and date with what the number is; the case under it, and what the mark † means."""
+    """Device, dtype and date with what the number is; the case under it, and which row the mark † means
+    what of."""
     lines = [template.join(subtitle, mode), captions.case(rows[0])]
-    if said := dict.fromkeys(mark for r in rows for mark in marks(r)):
-        lines.append(f"† {', '.join(said)}")
+    lines += [f"† {note}" for note in footnotes(rows[::-1], short)]
     return "<br>".join(line for line in lines if line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from fusescope.charts import axes, captions, numbers, template
+from fusescope.charts import axes, captions, numbers, template, verdicts
 from fusescope.charts.bench.speedup import STATUS_WORDS, hover
 from fusescope.charts.colours import colour, kind, marker, short
 from fusescope.core.machine.conditions import are_unlike, device_of
@@ -104,6 +104,8 @@ def _value(record: Record, quantity: str, baseline: str, factor: float) -> tuple
         if record.impl == baseline:
             return 1.0, 1.0, 1.0
         s = record.speedup
+        if s and verdicts.unknown(s.low, s.high):
+            return s.median, s.median, s.median  # a whisker across the plot would be no interval
         return (s.low, s.median, s.high) if s else None
     t = record.time
     low, middle, high = t.low, t.median, t.high

@@ -73,10 +73,10 @@ def gains(
             hoverinfo="text",
         )
         verdict = Speedup.from_json({"of": ""} | s).words
-        ends = verdicts.interval(verdict, s["low"], s["high"])
         headline = verdicts.headline(s["median"], verdict)
         headline = f"<b>{headline}</b>" if verdicts.decided(verdict) else headline
-        named[name] = f"over {called(name)}", f"{headline} {ends}"
+        told = verdicts.with_interval(headline, verdict, s["low"], s["high"])
+        named[name] = f"over {called(name)}", told
     axes.row_labels(fig, named, 20, theme)
     ends = [known[n][k] for n in names for k in ("low", "high")]
     fig.update_xaxes(**axes.ratio([known[n]["median"] for n in names], ends), title_text="speed-up (log)")

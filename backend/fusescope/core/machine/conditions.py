@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 
 CLOCK_DIFFERS = 0.01
 """A difference from the baseline's clock that is marked. Nothing is corrected for it."""
+_BUSY, _SETTINGS = "busy machine", "changed settings"
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,21 @@ class Conditions:
     def clock_note(self) -> str | None:
         """What marks a record whose clock was another than the baseline's: "SM clock 2.3 % below the
         baseline's"."""
+        return f"SM clock {self.clock_off[1]} {self.clock_off[0]} the baseline's" if self.clock_off else None
+
+    @property
+    def clock_off(self) -> tuple[str, str] | None:
+        """("below", "2.3 %"): how the clock differed from the baseline's; None where it is no mark."""
         off = self.clock_difference
         if off is None or abs(off) <= CLOCK_DIFFERS:
             return None
-        return f"SM clock {abs(off):.1%} {'above' if off > 0 else 'below'} the baseline's".replace("%", " %")
+        return "above" if off > 0 else "below", f"{abs(off):.1%}".replace("%", " %")
+
+    def over(self, baseline: Conditions | None) -> Conditions:
+        """The same with the clock compared with that of another baseline, where both are known."""
+        known = baseline and baseline.sm_mhz and self.sm_mhz
+        off = round(self.sm_mhz / baseline.sm_mhz - 1, 4) if known else None
+        return dataclasses.replace(self, clock_difference=off)
 
     @property
     def clock(self) -> str | None:
@@ -59,9 +73,24 @@ def marks(record) -> list[str]:
     found = record.conditions
     if found is None:
         return []
-    busy = "busy machine" if found.busy else None
-    settings = "changed settings" if found.settings else None
+    busy = _BUSY if found.busy else None
+    settings = _SETTINGS if found.settings else None
     return [mark for mark in (found.clock_note, busy, settings) if mark]
+
+
+def footnotes(records, name: Callable[[str], str]) -> list[str]:
+    """The marks of the records of one case, each with those that have it: "SM clock below the baseline's: v2
+    2.3 %, v5 3.8 %", "busy machine: all". ``name``: what an implementation is called."""
+    found: dict[str, list[str]] = {}
+    timed = [r for r in records if r.time_ms]
+    for r in timed:
+        for mark in marks(r):
+            off = r.conditions.clock_off if mark == r.conditions.clock_note else None
+            text = f"SM clock {off[0]} the baseline's" if off else mark
+            found.setdefault(text, []).append(f"{name(r.impl)} {off[1]}" if off else name(r.impl))
+    shared = (_BUSY, _SETTINGS)
+    every = {text for text in shared if len(found.get(text, ())) == len(timed) > 1}
+    return [f"{text}: {'all' if text in every else ', '.join(named)}" for text, named in found.items()]
 
 
 def banner(records) -> str | None:
