@@ -166,7 +166,7 @@ def sentence_box(dimmed: bool = False):
 def headline(look: views.Look, box=None) -> None:
     """The result as a sentence, in ``box``, and its chart: bars for one case; for all of them curves over the
     swept parameter, or the overview where no single parameter was swept."""
-    text = md(sentences.result(look.rows, look.baseline))
+    text = md(sentences.result(look.rows, look.baseline, _measured(look)))
     (box or st).markdown(text if sentences.noisy(look.rows, look.baseline) else f"**{text}**")
     _missing(look)
     if look.baseline != baseline_of(look.run, look.records):
@@ -174,6 +174,12 @@ def headline(look: views.Look, box=None) -> None:
     fig = cached_chart.once(("headline", *look.key), lambda: _headline(look))
     with st.container(key=f"wide-chart-{look.run.id}" if _wide(look) else None):
         elements.chart(fig, f"{look.run.id}-speedup", look.tidy, says=_says(look))
+
+
+def _measured(look: views.Look) -> list[Record] | None:
+    """The records over the run's own baseline, where another one was chosen."""
+    own = look.baseline == baseline_of(look.run, look.records)
+    return None if own else run_data.records(look.run.id)
 
 
 def _missing(look: views.Look) -> None:

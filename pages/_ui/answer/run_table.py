@@ -13,6 +13,7 @@ import streamlit as st
 
 from fusescope.analysis.profile.verdict import in_short, verdict
 from fusescope.charts import captions, numbers, sentences
+from fusescope.charts.findings import brief
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
 from fusescope.search import sessions
@@ -118,7 +119,7 @@ def _comparison(run_id: str, baseline: str, stamp: tuple[int, int]) -> tuple[str
     if not records:
         return "", None
     baseline = baseline or records[0].impl
-    return sentences.in_short(records, baseline), sentences.best(records, baseline)
+    return brief.in_short(records, baseline), sentences.best(records, baseline)
 
 
 @st.cache_data(max_entries=2000, show_spinner=False)
@@ -165,7 +166,7 @@ _ALWAYS = ("run", "result", "when")
 _BRIEF = ("run", "result", "shapes", "status", "when")
 
 
-_WIDTHS = {"run": 318, "result": 200, "shapes": 150, "mask": 78, "dtype": 62, "took": 76, "status": 90}
+_WIDTHS = {"run": 300, "result": 218, "shapes": 150, "mask": 78, "dtype": 62, "took": 76, "status": 90}
 _WIDTHS |= {"when": 122, "device": 84, "kind": 60, "source": 90, "tags": 70}
 _SIDES = 16  # pixels of a cell that hold no text
 _LETTERS = (
