@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from fusescope.analysis.compare import columns
 from fusescope.analysis.compare.leaders import leaders
@@ -89,26 +89,30 @@ def best(records: Iterable[Record], baseline: str) -> float | None:
     return max(found, default=None)
 
 
-def against(records: list[Record], baseline: str, reference: str) -> str:
+def against(
+    records: list[Record], baseline: str, reference: str, more: Callable[[Record], str] = lambda record: ""
+) -> str:
     """The fastest of one case against ``reference``: "v3_hopper, 25.4 µs: 2.27× sdpa (57.7 µs); next
     flash_varlen, 39.3 µs".
 
     The paired ratio where the reference is the baseline of the run; else the ratio of the medians. A
     difference that is not proven is no speed-up: "v5_parts has the lowest time, 203 µs, but is inconclusive
     (too noisy) against sdpa (264 µs)". Where two peers lead, our first kernel is named behind them.
+    more: what stands behind a time, as ", 167 tokens/s".
     """
+    time = lambda record: numbers.time(record.ms) + more(record)  # noqa: E731
     rows = ranked(records, baseline)
     if not rows:
         return "no implementation has a valid time"
     first, rest = rows[0], [r for r in rows[1:] if r.impl != reference]
     known = next((r for r in rows if r.impl == reference), None)
-    text = f"{short(first.impl)}, {numbers.time(first.ms)}"
+    text = f"{short(first.impl)}, {time(first)}"
     said = [first]
     if first.impl == reference:
         if rest and _over(rest[0], first, baseline)[1] != "slower":
             second, *rest = rest
             said.append(second)
-            text = f"{short(first.impl)} has the lowest time, {numbers.time(first.ms)}, but is not proven "
+            text = f"{short(first.impl)} has the lowest time, {time(first)}, but is not proven "
             text += f"faster than {short(second.impl)} ({numbers.time(second.ms)})"
         else:
             text += ", is the fastest"
@@ -120,7 +124,7 @@ def against(records: list[Record], baseline: str, reference: str) -> str:
         elif word.startswith("same"):
             text += f": {word} as {other}"
         else:
-            text = f"{short(first.impl)} has the lowest time, {numbers.time(first.ms)}, but is {word} "
+            text = f"{short(first.impl)} has the lowest time, {time(first)}, but is {word} "
             text += f"against {other}" + (verdicts.because(first) if known.impl == baseline else "")
     ours = next((r for r in rows if kind(r.impl) == "ours"), None)
     named = [("next", rest[0])] if rest else []
@@ -128,7 +132,7 @@ def against(records: list[Record], baseline: str, reference: str) -> str:
         named.append(("our fastest", ours))
     if _quantised(first) and (whole := next((r for r in rows if not _quantised(r)), None)):
         named = [("without quantisation", whole), *(pair for pair in named if pair[1] is not whole)]
-    return text + "".join(f"; {word} {short(r.impl)}, {numbers.time(r.ms)}" for word, r in named)
+    return text + "".join(f"; {word} {short(r.impl)}, {time(r)}" for word, r in named)
 
 
 def _quantised(record: Record) -> bool:
