@@ -284,6 +284,13 @@ def test_runs_are_told_apart_by_what_differs_and_by_the_columns_asked_for(draw, 
     assert "Ignored columns=moon" in said(at.warning) and not query(at)
 
 
+def test_a_click_on_a_line_opens_its_run_in_place(draw, few):
+    at = draw("runs")
+    run = few["point"].id
+    at.session_state["runs/opened"] = run  # as the button of the line has it
+    assert query(calm(at.run()))["run"] == run and "‹ All runs" in [p.label for p in at.get("page_link")]
+
+
 def test_a_text_too_long_for_its_column_ends_in_an_ellipsis(draw, profiles):
     title = "Attention in half precision over every mask and every shape that was measured"
     run = synthetic.run("20261120-100000-bench-abcdef", title=title)

@@ -48,9 +48,9 @@ def counted(records: Sequence[Record], baseline: str) -> str:
     if none_faster(groups, tops, baseline):
         return f"none proven faster than {short(baseline)}"
     won = Counter(short(top[0].impl) for top in tops if len(top) == 1).most_common(1)
-    if not won:
-        return _ties(tops, len(groups))
     tied = sum(len(top) > 1 for top in tops)
+    if not won:
+        return f"{tied} of {len(groups)} tied"
     return f"{won[0][0]} fastest in {won[0][1]} of {len(groups)}" + (f", {tied} tied" if tied else "")
 
 
