@@ -133,6 +133,14 @@ def test_the_second_may_not_be_as_fast_where_its_own_time_is_apart():
     assert "; flash4 may be as fast, 3.99×" in sentences.result([BASE, first, close], "sdpa")
 
 
+def test_against_gives_the_times_that_were_compared():
+    """It read "v2, 5.79 µs: 2.33× eager (119 µs)": the time of a graph next to a ratio of eager calls, the
+    mode that both have."""
+    graph = Times(eager=Time(0.35, 0.349, 0.351, 20, True), graph=Time(0.01, 0.0099, 0.0101, 20, True))
+    mine = replace(timed("v2", 0.35, (2.31, 2.3, 2.32)), time_ms=graph)
+    assert sentences.against([BASE, mine], "sdpa", "sdpa") == "v2, 350 µs: 2.31× sdpa (810 µs)"
+
+
 def test_where_quantised_weights_lead_the_model_s_own_are_named():
     eight = replace(timed("fused-int8", 0.1, (8.1, 8.0, 8.2)), extra={"quantised": {"relative_l2": 0.1}})
     own = timed("fused", 0.2, (4.05, 4.0, 4.1))

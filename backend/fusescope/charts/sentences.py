@@ -100,7 +100,7 @@ def against(
     (too noisy) against sdpa (264 µs)". Where two peers lead, our first kernel is named behind them.
     more: what stands behind a time, as ", 167 tokens/s".
     """
-    time = lambda record: numbers.time(record.ms) + more(record)  # noqa: E731
+    time = lambda record: numbers.time(compared_time(record).median) + more(record)  # noqa: E731
     rows = ranked(records, baseline)
     if not rows:
         return "no implementation has a valid time"
@@ -113,12 +113,12 @@ def against(
             second, *rest = rest
             said.append(second)
             text = f"{short(first.impl)} has the lowest time, {time(first)}, but is not proven "
-            text += f"faster than {short(second.impl)} ({numbers.time(second.ms)})"
+            text += f"faster than {short(second.impl)} ({numbers.time(compared_time(second).median)})"
         else:
             text += ", is the fastest"
     elif known:
         value, word = _over(first, known, baseline)
-        other = f"{short(reference)} ({numbers.time(known.ms)})"
+        other = f"{short(reference)} ({numbers.time(compared_time(known).median)})"
         if word == "faster":
             text += f": {numbers.ratio(value)} {other}"
         elif word.startswith("same"):
@@ -146,7 +146,7 @@ def _over(record: Record, other: Record, baseline: str) -> tuple[float, str]:
         return record.speedup.median, verdict(record, baseline)
     times = compared_time(record), compared_time(other)
     found = columns.ratio(times[1], times[0], record.speedup.of if record.speedup else record.main)
-    return other.ms / record.ms, found.words if found else "not compared"
+    return times[1].median / times[0].median, found.words if found else "not compared"
 
 
 def _of_one(records: list[Record], baseline: str, tops: list[Record]) -> str:

@@ -24,8 +24,10 @@ _EIGHT_BITS = "int8"  # fp8 has as many bytes
 
 
 def draw(asked: Asked) -> None:
-    """A line each for the attention and for the whole model."""
+    """A line for the operator, or one each for the attention and for the whole model."""
     with st.container(gap="xsmall"):
+        if asked.operator:
+            _line(asked.operator, title(asked.about))
         if asked.attention:
             _line(asked.attention, "Attention" if asked.about == ATTENTION else "Attention alone")
         if asked.model:
