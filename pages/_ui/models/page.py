@@ -9,6 +9,7 @@ from fusescope.charts import tables
 from fusescope.core.records import Run
 from fusescope.store.answers import Found, Question
 from pages._ui.answer import answer, matching, nearest, workers
+from pages._ui.answer.views import Look
 from pages._ui.app import device, run_data, url
 from pages._ui.models import several_devices, views
 from pages._ui.models.form import Choice
@@ -67,7 +68,7 @@ def result(state: url.State, choice: Choice) -> None:
     views.draw(state, choice, look)
 
 
-def _layers(choice: Choice, look: views.Look) -> None:
+def _layers(choice: Choice, look: Look) -> None:
     """Under the slider of layers, where the result on show has more of them than a run here would have."""
     here = {case.get("layers") for case in choice.cases}
     shown = {r.case.get("layers") for r in look.rows}
