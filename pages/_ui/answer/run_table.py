@@ -181,7 +181,7 @@ _ALWAYS = ("run", "result", "when")
 _BRIEF = ("run", "result", "shapes", "status", "when")
 
 
-_WIDTHS = {"run": 286, "result": 218, "shapes": 150, "mask": 78, "dtype": 62, "took": 76, "status": 90}
+_WIDTHS = {"run": 318, "result": 216, "shapes": 150, "mask": 78, "dtype": 62, "took": 76, "status": 90}
 _WIDTHS |= {"when": 122, "device": 84, "kind": 60, "source": 90, "tags": 70}
 _SIDES = 16  # pixels of a cell that hold no text
 _LETTERS = (
