@@ -5,6 +5,7 @@ import pytest
 import synthetic
 from drawn_page import calm, query, said
 
+from fusescope import ops
 from fusescope.core.machine import environment
 
 H200 = "NVIDIA H200"
@@ -38,20 +39,60 @@ def shown(at) -> str:
             ),
         ),
         (
+            {"on": H100, "about": "llama3-8b", "phase": "decode", "batch": "1"},
+            (
+                "fused-int8, 3.67 ms, 273 tokens/s: 2.51× ",
+                "without quantisation fused, 5.98 ms, 167 tokens/s",
+            ),
+        ),
+        (
             {"about": "llama3-8b", "phase": "decode", "batch": "1", "seq": "32768"},
             ("Attention alone: v4_cluster has the lowest time, 37.5 µs, but is inconclusive",),
+        ),
+        (
+            {"on": H100, "about": "rmsnorm_residual", "rows": "16"},
+            ("Residual + RMSNorm: v2_registers, 1.86 µs: 12.2× eager (22.7 µs); next compile, 2.12 µs",),
+        ),
+        (
+            {"on": H100, "about": "attention_decode", "kv_heads": "8"},
+            ("Attention, decoding: not recorded.", "Nearest recorded (seq max 8,192 instead of 4,096)"),
+        ),
+        (
+            {"about": "sddmm", "mask": "causal"},
+            ("Sampled product (SDDMM): not recorded.", "instead of causal"),
         ),
         (
             {"lengths": "padded", "mask-full": "bigbird"},
             ("Attention alone: not recorded.", "mask none instead of bigbird"),
         ),
     ],
-    ids=["padded", "mask", "image", "nearest", "bound", "decoding", "packed mask"],
+    ids=[
+        "padded",
+        "mask",
+        "image",
+        "nearest",
+        "bound",
+        "rates",
+        "decoding",
+        "operator",
+        "derived",
+        "operator mask",
+        "packed mask",
+    ],
 )
 def test_what_is_fastest(draw, recorded, query, says):
     text = shown(draw("app", **{"on": H200} | query))
     for sentence in says:
         assert sentence in text
+
+
+@pytest.mark.slow
+@pytest.mark.sample(4, "rope_cache")
+@pytest.mark.parametrize("op", ops.names())
+def test_every_operator_is_answered(draw, recorded, op):
+    at = draw("app", about=op, on=H200)
+    title = ops.load(op).TITLE
+    assert not at.error and not at.warning and f"{title}: " in shown(at)
 
 
 def test_a_bad_value_is_said_and_the_default_used(draw):

@@ -2,6 +2,7 @@
 sentence."""
 
 import json
+import re
 import shutil
 
 import folders
@@ -13,6 +14,7 @@ from fusescope import models
 from fusescope.charts.models import layer_parts
 from fusescope.core import paths
 from fusescope.core.records import Accuracy, Rate, Record, Speedup, Times
+from fusescope.models.describe import memory as room
 from pages._ui.models import views
 from pages._ui.models.views import NAMES
 
@@ -316,3 +318,30 @@ def test_layers_that_this_machine_has_no_memory_for_are_no_difference(draw, prof
     shutil.copytree(paths.ROOT / "profiles" / "recorded" / run, profiles / "recorded" / run)
     at = draw("models", run=run)
     assert "layers" in said(at.info) and "instead of" not in said(at.info)
+
+
+def test_layers_that_run_here_and_those_of_the_result_are_told_apart(draw, profiles, monkeypatch):
+    """The slider said 32 layers, a box at the end of the form 3 of them, and the result had all."""
+    monkeypatch.setattr(room, "_room", lambda device: (16 << 30, "21.8 GiB are available"))
+    run = "20261126-214207-model-218f73"
+    shutil.copytree(paths.ROOT / "profiles" / "recorded" / run, profiles / "recorded" / run)
+    at = draw("models", run=run)
+    fewer = re.search(r"Run here, on .+: Llama 3 8B is reduced to (\d+) of its 32 layers", said(at.info))
+    assert fewer and f"with {fewer[1]} of 32 layers" in said(at.caption), said(at.caption)
+    assert "The result on show has 32 layers (measured on NVIDIA H100 80GB HBM3)." in said(at.caption)
+
+
+def test_a_step_of_decoding_shows_no_square_mask(draw, profiles):
+    """It showed a triangle with "50.1 % kept"; one query attends to every key."""
+    at = draw("models", model="gpt2", phase="decode", seq="512")
+    assert "A decode step has one query; it attends to all 512 keys and its own." in said(at.caption)
+    assert "% kept" not in figures(at)
+    assert "% kept" in figures(draw("models", model="gpt2", phase="both", seq="512"))
+
+
+def test_decoding_is_told_in_tokens_per_second():
+    step = record("sdpa", 4.0, 4.0, name="gpt2", phase="decode", seq=128)
+    table = views.readable([step], "sdpa")
+    assert "tokens/s" in table and "sequences/s" not in table
+    both = [step, record("sdpa", 4.0, 4.0, name="gpt2", phase="prefill", seq=128)]
+    assert {"tokens/s", "sequences/s"} <= set(views.readable(both, "sdpa"))

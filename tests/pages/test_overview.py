@@ -6,8 +6,9 @@ import json
 import synthetic as s
 from drawn_page import words
 
-from fusescope.charts import captions, numbers, report, sentences
+from fusescope.charts import captions, numbers, report
 from fusescope.charts.bench import overview
+from fusescope.charts.findings import brief
 from fusescope.core.records import Speedup
 
 SUBTITLE = captions.context(s.run())
@@ -77,11 +78,11 @@ def test_the_report_of_several_cases_begins_with_their_overview():
 def test_what_a_run_found_in_a_few_words():
     records = s.point()
     fastest = min((r for r in records if r.speedup), key=lambda r: r.ms)
-    assert sentences.in_short(records, "eager").startswith(
+    assert brief.in_short(records, "eager").startswith(
         f"{fastest.impl} {numbers.ratio(fastest.speedup.median)} eager"
     )
-    assert ("wrong" in sentences.in_short(records, "eager")) == any(r.status == "wrong" for r in records)
-    assert "fastest in 4 of 4" in sentences.in_short(s.sweep(), "eager")
+    assert ("wrong" in brief.in_short(records, "eager")) == any(r.status == "wrong" for r in records)
+    assert "fastest in 4 of 4" in brief.in_short(s.sweep(), "eager")
     alone = [s.ok("eager", 0.05, 0.05, s.case())]
-    assert sentences.in_short(alone, "eager") == "none proven faster than eager"
-    assert sentences.in_short([s.failed("v1", s.case())], "eager") == ""
+    assert brief.in_short(alone, "eager") == "none proven faster than eager"
+    assert brief.in_short([s.failed("v1", s.case())], "eager") == ""

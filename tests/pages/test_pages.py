@@ -104,7 +104,7 @@ def test_the_library_says_what_runs_found_and_what_limits_a_profiled_program(dra
         ("20261122-101419-search-08e5a9", "1.92× unfused, 28.0 µs"),
         ("20261126-060012-selfcheck-124762", "85 passed, 0 failed, 0 open"),
         ("20261127-092441-parallel-498ef5", "fused-dp4 5.16× sdpa"),
-        ("20261126-232952-parallel-c90ffa", "sdpa-dp2 fastest in 2 of 2"),
+        ("20261126-232952-parallel-c90ffa", "sdpa-dp2 fastest in 1 of 2, 1 tied"),
     ],
 )
 def test_the_library_says_what_other_kinds_found(draw, profiles, run, found):
@@ -282,6 +282,13 @@ def test_runs_are_told_apart_by_what_differs_and_by_the_columns_asked_for(draw, 
     assert query(at) == {"columns": "kind,device", "order": "longest"}
     at = draw("runs", columns="moon")
     assert "Ignored columns=moon" in said(at.warning) and not query(at)
+
+
+def test_a_click_on_a_line_opens_its_run_in_place(draw, few):
+    at = draw("runs")
+    run = few["point"].id
+    at.session_state["runs/opened"] = run  # as the button of the line has it
+    assert query(calm(at.run()))["run"] == run and "‹ All runs" in [p.label for p in at.get("page_link")]
 
 
 def test_a_text_too_long_for_its_column_ends_in_an_ellipsis(draw, profiles):

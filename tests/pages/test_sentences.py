@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from fusescope.analysis import rebase
+from fusescope.analysis.compare.leaders import leaders
 from fusescope.charts import sentences, tables, verdicts
 from fusescope.charts.bench import pairs, speedup, sweep
+from fusescope.charts.findings import brief
 from fusescope.core.records import Accuracy, Record, Speedup, Time, Times
 
 PROBLEM = "it failed"
@@ -50,7 +53,7 @@ SLOW = timed("eager", 2.0, (0.0975, 0.0970, 0.0980))
         ),
         (
             [BASE, FAST, timed("v3_hopper", 0.147, (5.52, 5.50, 5.56))],
-            "v5_parts is correct and fastest: 5.55× sdpa [5.54, 5.61], 146 µs; "
+            "v5_parts is correct and has the lowest time: 5.55× sdpa [5.54, 5.61], 146 µs; "
             "v3_hopper may be as fast, 5.52×.",
         ),
         ([BASE, FAST, without("mine", "wrong")], "1 of 3 failed the check and was not timed (mine)."),
@@ -70,7 +73,7 @@ def test_what_is_not_proven_faster_is_not_called_so():
     unclear = timed("v2_rows", 0.60, (1.33, 1.07, 3.06))
     said = sentences.result([BASE, unclear], "sdpa")
     assert said.startswith("All 2 are correct; none is proven faster than sdpa: v2_rows is first with 600 µs")
-    assert sentences.in_short([BASE, unclear], "sdpa") == "none proven faster than sdpa"
+    assert brief.in_short([BASE, unclear], "sdpa") == "none proven faster than sdpa"
 
 
 def test_list_and_chart_agree_where_the_lowest_time_is_noise():
@@ -78,7 +81,7 @@ def test_list_and_chart_agree_where_the_lowest_time_is_noise():
     noise, sure = timed("v4_scheduled", 0.30, (2.7, 0.9, 8.0)), timed("v3_x", 0.40, (2.0, 1.9, 2.1))
     said = sentences.result([BASE, sure, noise], "sdpa")
     assert said.startswith("v3_x is correct and proven faster: 2.00× sdpa [1.90, 2.10], 400 µs; v4_scheduled")
-    assert "inconclusive" in said and sentences.in_short([BASE, sure, noise], "sdpa") == "v3_x 2.00× sdpa"
+    assert "inconclusive" in said and brief.in_short([BASE, sure, noise], "sdpa") == "v3_x 2.00× sdpa"
     assert (
         sentences.best([BASE, sure, noise], "sdpa") == 2.0 and sentences.best([BASE, noise], "sdpa") is None
     )
@@ -131,6 +134,14 @@ def test_the_second_may_not_be_as_fast_where_its_own_time_is_apart():
     assert "; flash4 may be as fast, 3.99×" in sentences.result([BASE, first, close], "sdpa")
 
 
+def test_against_gives_the_times_that_were_compared():
+    """It read "v2, 5.79 µs: 2.33× eager (119 µs)": the time of a graph next to a ratio of eager calls, the
+    mode that both have."""
+    graph = Times(eager=Time(0.35, 0.349, 0.351, 20, True), graph=Time(0.01, 0.0099, 0.0101, 20, True))
+    mine = replace(timed("v2", 0.35, (2.31, 2.3, 2.32)), time_ms=graph)
+    assert sentences.against([BASE, mine], "sdpa", "sdpa") == "v2, 350 µs: 2.31× sdpa (810 µs)"
+
+
 def test_where_quantised_weights_lead_the_model_s_own_are_named():
     eight = replace(timed("fused-int8", 0.1, (8.1, 8.0, 8.2)), extra={"quantised": {"relative_l2": 0.1}})
     own = timed("fused", 0.2, (4.05, 4.0, 4.1))
@@ -177,7 +188,7 @@ def test_several_cases_name_the_winner_the_mean_and_the_worst_case():
         "v5_parts is fastest in 2 of 3 cases, v4_scheduled in 1; the fastest is 4.46× sdpa in the geometric "
         "mean, 2.00× in the worst case (seq=128)."
     )
-    assert sentences.in_short(records, "sdpa") == "v5_parts fastest in 2 of 3"
+    assert brief.in_short(records, "sdpa") == "v5_parts fastest in 2 of 3"
 
 
 @pytest.mark.parametrize(
@@ -201,12 +212,69 @@ def test_why_it_is_inconclusive(n, speedup, says):
 def test_a_case_that_is_inconclusive_is_won_by_nobody():
     unclear = timed("eager", 0.9, (0.9, 0.3, 2.8), seq=128)
     noise = [timed("sdpa", 0.81, (1.0, 1.0, 1.0), seq=128), unclear]
-    twice = [*noise, *(timed(r.impl, r.ms, (r.speedup.median, 0.3, 2.8), seq=512) for r in noise)]
+    twice = [*noise, *(replace(r, case={"seq": 512}) for r in noise)]
     assert sentences.result(twice, "sdpa") == "None is proven faster than sdpa in any of 2 cases."
-    assert sentences.in_short(twice, "sdpa") == "none proven faster than sdpa"
+    assert brief.in_short(twice, "sdpa") == "none proven faster than sdpa"
     said = sentences.result([*noise, BASE, FAST], "sdpa")
-    assert said.startswith("v5_parts is fastest in 1 of 2 cases, none is proven so in 1;")
-    assert sentences.in_short([*noise, BASE, FAST], "sdpa") == "v5_parts fastest in 1 of 2"
+    assert said.startswith("v5_parts is fastest in 1 of 2 cases; eager and sdpa tie in 1;")
+    assert brief.in_short([*noise, BASE, FAST], "sdpa") == "v5_parts fastest in 1 of 2, 1 tied"
+
+
+def test_who_is_fastest_does_not_depend_on_what_is_compared_with():
+    """Of one run it read "v2 is fastest in 3 of 6 cases, compile in 3" against eager, and "compile is fastest
+    in 3, v2 in 1" against compile: a lower median beside a slower baseline counted as proof."""
+
+    def case(rows, compile_ms, v2_ms):
+        base = timed("eager", 1.0, (1.0, 1.0, 1.0), rows=rows)
+        mine = [("compile", compile_ms), ("v2", v2_ms)]
+        return [base, *(timed(n, ms, (1 / ms, 0.99 / ms, 1.01 / ms), rows=rows) for n, ms in mine)]
+
+    records = [*case(1, 0.1, 0.1001), *case(2, 0.1, 0.0999), *case(3, 0.1, 0.12), *case(4, 0.13, 0.1)]
+    counted = "compile is fastest in 1 of 4 cases, v2 in 1; compile and v2 tie in 2; the fastest is"
+    for over in ("eager", "compile", "v2"):
+        shown = rebase.rebased(records, over)
+        assert sentences.result(shown, over, records).startswith(counted), over
+    assert brief.in_short(records, "eager") == "compile fastest in 1 of 4, 2 tied"
+    one = sentences.result(case(1, 0.1, 0.1001), "eager")
+    assert "compile is correct and has the lowest time: 10.0×" in one and "v2 may be as fast" in one
+
+
+def test_what_was_compared_in_pairs_is_proven_by_the_pairs_as_well():
+    """Medians of few rounds are narrower than their ratio over the rounds: the baseline is then tied."""
+    unclear = timed("v2", 0.5, (1.62, 0.9, 2.9))
+    assert [r.impl for r in leaders([BASE, unclear])] == ["v2", "sdpa"]
+    assert [r.impl for r in leaders([BASE, timed("v2", 0.5, (1.62, 1.6, 1.64))])] == ["v2"]
+    assert [r.impl for r in leaders([BASE, timed("v2", 0.9, (0.9, 0.3, 2.8))])] == ["sdpa", "v2"]
+
+
+def test_a_mean_says_over_how_many_cases_it_is():
+    """sdpa takes no score expression: the mean is over the cases in which it has a time."""
+    plain = [BASE, FAST]
+    scored = [without("sdpa", "unsupported", score="x"), timed("v5_parts", 0.2, score="x")]
+    said = sentences.result([*plain, *scored], "sdpa")
+    assert "5.55× sdpa in the geometric mean of the one case in which sdpa has a time, 5.55× in the" in said
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        (
+            timed("/a/my_norms.py:soft", 2.66, (0.305, 0.300, 0.310)),
+            "my_norms.py:soft 3.28× slower than sdpa",
+        ),
+        (
+            timed("/a/my_norms.py:soft", 0.83, (0.976, 0.970, 0.980)),
+            "my_norms.py:soft 2.5 % slower than sdpa",
+        ),
+        (timed("v5_parts", 0.81, (1.0, 0.998, 1.002)), "v5_parts same within 1 % as sdpa"),
+        (timed("v1_rows", 1.62, (0.5, 0.49, 0.51)), "v1_rows 2.00× slower than sdpa"),
+        (timed("v1_rows", 0.9, (0.9, 0.3, 2.8)), "none proven faster than sdpa"),
+        (timed("/a/mine.py:f", 0.9, (0.9, 0.3, 2.8)), "mine.py:f not proven faster than sdpa"),
+    ],
+)
+def test_a_list_says_what_the_sentence_of_the_page_says(record, says):
+    """The list called a function 3.28× slower than eager "none proven faster than eager"."""
+    assert brief.in_short([BASE, record], "sdpa") == says
 
 
 def test_order_follows_the_times_that_are_shown():

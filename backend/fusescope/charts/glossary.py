@@ -10,6 +10,7 @@ TERMS = {
     "same within 1 %": "The whole interval lies within 1 % of 1: no difference that matters.",
     "inconclusive": "The interval crosses the edge of “same”, is wider than the difference itself, or "
     "sampling did not converge; an idle machine or more processes settle it.",
+    "tie": "The lowest times of a case that the samples do not tell apart: “same”, or inconclusive.",
     "case": "One setting of an operator: its sizes and its mask.",
     "implementation": "Anything that computes an operator: a kernel of ours, a peer, a function of yours.",
     "peer": "An implementation by others that ours is compared with: PyTorch, cuBLAS, FlashAttention.",

@@ -1,43 +1,49 @@
-"""What a comparison found: as one sentence above its chart, and in a few words for a list."""
+"""What a comparison found: as one sentence above its chart."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from fusescope.analysis.compare import columns
-from fusescope.charts import captions, numbers, verdicts
+from fusescope.analysis.compare.leaders import leaders
+from fusescope.analysis.compare.leaders import ranked as by_time
+from fusescope.charts import numbers, verdicts
 from fusescope.charts.bench.speedup import STATUS_WORDS, value_of, verdict
 from fusescope.charts.colours import kind, short
+from fusescope.charts.findings import several
+from fusescope.charts.findings.brief import difference
 from fusescope.charts.verdicts import compared_time
 from fusescope.core.records import Record
-from fusescope.core.schema.cases import whole
 
 _FAILED = ("oom", "timeout", "crashed", "error")
 
 
 def ranked(records: Iterable[Record], baseline: str) -> list[Record]:
-    """The correct records of one case with a time, fastest first: by the time of the mode that was compared,
-    so that times, order and intervals come from the same samples."""
-    timed = [r for r in records if r.status == "ok" and r.ms]
-    return sorted(timed, key=lambda r: compared_time(r).median)
+    """The correct records of one case with a time, fastest first (``leaders.ranked``)."""
+    return by_time(records)
 
 
-def result(records: list[Record], baseline: str) -> str:
+def result(records: list[Record], baseline: str, measured: list[Record] | None = None) -> str:
     """The result of a comparison; "" without a record.
 
     One case: what the user's own are against the baseline; the fastest implementation with its speed-up,
     interval and time, the next one, and what failed.
-    Several: how often each wins, and the geometric mean and the worst of the best speed-ups.
+    Several: how often each is proven fastest, and the geometric mean and the worst of the best speed-ups.
+    measured: the same records over the run's own baseline, where ``baseline`` is another one; the fastest are
+    told by these.
     """
-    groups = _cases(records)
+    groups = several.cases(records)
     if not groups:
         return ""
     own = [own_result(r, records, baseline) for r in records if len(groups) == 1 and kind(r.impl) == "user"]
     if own and len(records) == len(own) + any(r.impl == baseline for r in records):
         return " ".join(own)
-    found = _of_one(groups[0], baseline) if len(groups) == 1 else _of_several(groups, baseline)
+    measured = measured or records
+    if len(groups) > 1:
+        found = several.sentence(groups, baseline, measured)
+    else:
+        key = records[0].case_key
+        found = _of_one(records, baseline, leaders(r for r in measured if r.case_key == key))
     return " ".join([*own, found, *_problems(records, len(groups))])
 
 
@@ -60,7 +66,7 @@ def own_result(record: Record, records: Iterable[Record], baseline: str) -> str:
     )
     if not verdicts.decided(word):
         return f"{text}; its time is {word}: {told}."
-    return f"{text} and {_difference(s.median, word)}: {told}."
+    return f"{text} and {difference(s.median, word)}: {told}."
 
 
 def _error(record: Record, base: Record | None, baseline: str) -> str:
@@ -75,24 +81,9 @@ def _error(record: Record, base: Record | None, baseline: str) -> str:
     return f" ({text})"
 
 
-def _difference(ratio: float, word: str) -> str:
-    """ "2.5 % slower" of a small difference, "3.10× faster" of a large one."""
-    ratio = 1 / ratio if word == "slower" else ratio
-    return f"{100 * (ratio - 1):.2g} % {word}" if ratio < 1.5 else f"{numbers.ratio(ratio)} {word}"
-
-
 def proven(rows: Iterable[Record], baseline: str) -> Record | None:
     """The first of ``ranked`` records that is proven faster than the baseline; None where none is."""
     return next((r for r in rows if verdict(r, baseline) == "faster"), None)
-
-
-def winner(rows: list[Record], baseline: str) -> Record | None:
-    """Which of the ``ranked`` records of one case is the fastest; None where sampling was too noisy to say,
-    or where the first is not proven to differ from the baseline."""
-    if not rows or noisy(rows, baseline):
-        return None
-    first = rows[0]
-    return first if first.impl == baseline or not first.speedup else proven(rows[:1], baseline)
 
 
 def best(records: Iterable[Record], baseline: str) -> float | None:
@@ -101,38 +92,42 @@ def best(records: Iterable[Record], baseline: str) -> float | None:
     return max(found, default=None)
 
 
-def against(records: list[Record], baseline: str, reference: str) -> str:
+def against(
+    records: list[Record], baseline: str, reference: str, more: Callable[[Record], str] = lambda record: ""
+) -> str:
     """The fastest of one case against ``reference``: "v3_hopper, 25.4 µs: 2.27× sdpa (57.7 µs); next
     flash_varlen, 39.3 µs".
 
     The paired ratio where the reference is the baseline of the run; else the ratio of the medians. A
     difference that is not proven is no speed-up: "v5_parts has the lowest time, 203 µs, but is inconclusive
     (too noisy) against sdpa (264 µs)". Where two peers lead, our first kernel is named behind them.
+    more: what stands behind a time, as ", 167 tokens/s".
     """
+    time = lambda record: numbers.time(compared_time(record).median) + more(record)  # noqa: E731
     rows = ranked(records, baseline)
     if not rows:
         return "no implementation has a valid time"
     first, rest = rows[0], [r for r in rows[1:] if r.impl != reference]
     known = next((r for r in rows if r.impl == reference), None)
-    text = f"{short(first.impl)}, {numbers.time(first.ms)}"
+    text = f"{short(first.impl)}, {time(first)}"
     said = [first]
     if first.impl == reference:
         if rest and _over(rest[0], first, baseline)[1] != "slower":
             second, *rest = rest
             said.append(second)
-            text = f"{short(first.impl)} has the lowest time, {numbers.time(first.ms)}, but is not proven "
-            text += f"faster than {short(second.impl)} ({numbers.time(second.ms)})"
+            text = f"{short(first.impl)} has the lowest time, {time(first)}, but is not proven "
+            text += f"faster than {short(second.impl)} ({numbers.time(compared_time(second).median)})"
         else:
             text += ", is the fastest"
     elif known:
         value, word = _over(first, known, baseline)
-        other = f"{short(reference)} ({numbers.time(known.ms)})"
+        other = f"{short(reference)} ({numbers.time(compared_time(known).median)})"
         if word == "faster":
             text += f": {numbers.ratio(value)} {other}"
         elif word.startswith("same"):
             text += f": {word} as {other}"
         else:
-            text = f"{short(first.impl)} has the lowest time, {numbers.time(first.ms)}, but is {word} "
+            text = f"{short(first.impl)} has the lowest time, {time(first)}, but is {word} "
             text += f"against {other}" + (verdicts.because(first) if known.impl == baseline else "")
     ours = next((r for r in rows if kind(r.impl) == "ours"), None)
     named = [("next", rest[0])] if rest else []
@@ -140,7 +135,7 @@ def against(records: list[Record], baseline: str, reference: str) -> str:
         named.append(("our fastest", ours))
     if _quantised(first) and (whole := next((r for r in rows if not _quantised(r)), None)):
         named = [("without quantisation", whole), *(pair for pair in named if pair[1] is not whole)]
-    return text + "".join(f"; {word} {short(r.impl)}, {numbers.time(r.ms)}" for word, r in named)
+    return text + "".join(f"; {word} {short(r.impl)}, {time(r)}" for word, r in named)
 
 
 def _quantised(record: Record) -> bool:
@@ -154,35 +149,11 @@ def _over(record: Record, other: Record, baseline: str) -> tuple[float, str]:
         return record.speedup.median, verdict(record, baseline)
     times = compared_time(record), compared_time(other)
     found = columns.ratio(times[1], times[0], record.speedup.of if record.speedup else record.main)
-    return other.ms / record.ms, found.words if found else "not compared"
+    return times[1].median / times[0].median, found.words if found else "not compared"
 
 
-def in_short(records: list[Record], baseline: str) -> str:
-    """What ``result`` says, for a list: "v4_scheduled 4.56× sdpa"; of several cases "v4_scheduled fastest in
-    24 of 40"; how many were wrong; "" where nothing was timed."""
-    timed = [rows for group in _cases(records) if (rows := ranked(group, baseline))]
-    if not timed:
-        return ""
-    if len(timed) > 1:
-        won = Counter(first.impl for rows in timed if (first := winner(rows, baseline))).most_common(1)
-        none = f"none proven faster than {short(baseline)}"
-        text = f"{short(won[0][0])} fastest in {won[0][1]} of {len(timed)}" if won else none
-    elif first := proven(timed[0], baseline):
-        text = f"{short(first.impl)} {numbers.ratio(value_of(first, baseline))} {short(baseline)}"
-    else:
-        text = f"none proven faster than {short(baseline)}"
-    wrong = sum(r.status == "wrong" for r in records)
-    return text + (f", {wrong} wrong" if wrong else "")
-
-
-def _cases(records: Iterable[Record]) -> list[list[Record]]:
-    groups: dict[str, list[Record]] = {}
-    for r in records:
-        groups.setdefault(r.case_key, []).append(r)
-    return list(groups.values())
-
-
-def _of_one(records: list[Record], baseline: str) -> str:
+def _of_one(records: list[Record], baseline: str, tops: list[Record]) -> str:
+    """``tops``: those that may be the fastest; one alone is."""
     rows = ranked(records, baseline)
     if not rows:
         return "No implementation has a valid time."
@@ -194,12 +165,14 @@ def _of_one(records: list[Record], baseline: str) -> str:
         text += f", {numbers.time(compared_time(sure).median)}; {short(first.impl)} has a lower time, "
         return f"{text}{numbers.time(compared_time(first).median)}, but is {verdict(first, baseline)}."
     name, took, word = short(first.impl), numbers.time(compared_time(first).median), verdict(first, baseline)
+    tied = {r.impl for r in tops} if len(tops) > 1 else set()
+    is_best = f"is correct and {'has the lowest time' if first.impl in tied else 'fastest'}"
     if first.impl == baseline and noisy(rows, baseline):
         text = f"{_right(records)}; none is proven faster than {name}, the baseline: {took}"
     elif first.impl == baseline:
-        text = f"{name}, the baseline, is correct and fastest: {took}"
+        text = f"{name}, the baseline, {is_best}: {took}"
     elif word == "faster":
-        text = f"{name} is correct and fastest: {_ratio(first, baseline)} {short(baseline)}"
+        text = f"{name} {is_best}: {_ratio(first, baseline)} {short(baseline)}"
         text += f" {verdicts.interval(word, first.speedup.low, first.speedup.high)}, {took}"
     elif first.speedup:
         text = f"{_right(records)}; none is proven faster than {short(baseline)}: "
@@ -207,7 +180,7 @@ def _of_one(records: list[Record], baseline: str) -> str:
         text += f"{name} is first with {took}, {word}{' ' * bool(ends)}{ends}{verdicts.because(first)}"
     else:
         text = f"{name} has the lowest time, {took}; {short(baseline)} has none to compare with"
-    return f"{text}{_next(first, others, baseline)}."
+    return f"{text}{_next(first, others, baseline, tied)}."
 
 
 def _right(records: list[Record]) -> str:
@@ -220,13 +193,13 @@ def _right(records: list[Record]) -> str:
 def noisy(records: Iterable[Record], baseline: str) -> bool:
     """Whether, of one case, sampling was too noisy to say whether the first, or next to the baseline the
     second, differs from the baseline: the order is then no result."""
-    groups = _cases(records)
+    groups = several.cases(records)
     rows = ranked(groups[0], baseline) if len(groups) == 1 else []
     judged = rows[1:2] if rows and rows[0].impl == baseline else rows[:1]
     return any(verdict(r, baseline).startswith(verdicts.INCONCLUSIVE) for r in judged)
 
 
-def _next(first: Record, others: list[Record], baseline: str) -> str:
+def _next(first: Record, others: list[Record], baseline: str, tied: set[str]) -> str:
     """The second, and whether it may be as fast as the first."""
     if not others or verdict(first, baseline).startswith(verdicts.INCONCLUSIVE):
         return ""
@@ -234,39 +207,11 @@ def _next(first: Record, others: list[Record], baseline: str) -> str:
     ratio = "(the baseline)" if second.impl == baseline else _ratio(second, baseline)
     if ratio is None:
         return f"; next {short(second.impl)}, {numbers.time(second.ms)}"
-    a, b = first.speedup, second.speedup
-    tied = a and b and first.impl != baseline and b.high >= a.low
-    # of speed-ups over a noisy baseline; apart are also those whose own times are
-    tied = tied and compared_time(second).low <= compared_time(first).high
+    as_fast = first.impl != baseline and {first.impl, second.impl} <= tied
     return (
-        f"; {short(second.impl)} may be as fast, {ratio}" if tied else f"; next {short(second.impl)} {ratio}"
-    )
-
-
-def _of_several(groups: list[list[Record]], baseline: str) -> str:
-    ordered = [rows for group in groups if (rows := ranked(group, baseline))]
-    if not ordered:
-        return "No implementation has a valid time."
-    won = [first for rows in ordered if (first := winner(rows, baseline))]
-    if not won:
-        return f"None is proven faster than {short(baseline)} in any of {len(ordered)} cases."
-    wins = Counter(short(r.impl) for r in won).most_common(2)
-    text = f"{wins[0][0]} is fastest in {wins[0][1]} of {len(groups)} cases"
-    text += f", {wins[1][0]} in {wins[1][1]}" if len(wins) > 1 else ""
-    if unclear := len(ordered) - len(won):
-        text += f", none is proven so in {unclear}"
-    best = [rows[0] for rows in ordered]
-    values = {r.case_key: (value_of(r, baseline), r) for r in best if value_of(r, baseline)}
-    if not values:
-        return f"{text}."
-    mean = math.exp(sum(math.log(v) for v, _ in values.values()) / len(values))
-    low, worst = min(values.values(), key=lambda pair: pair[0])
-    cases = whole(r.case for r in best)
-    keys = {k for k in cases[0] if len({str(case.get(k)) for case in cases}) > 1}
-    where = captions.case_of({k: v for k, v in cases[best.index(worst)].items() if k in keys})
-    return (
-        f"{text}; the fastest is {numbers.ratio(mean)} {short(baseline)} in the geometric mean, "
-        f"{numbers.ratio(low)} in the worst case" + (f" ({where})." if where else ".")
+        f"; {short(second.impl)} may be as fast, {ratio}"
+        if as_fast
+        else f"; next {short(second.impl)} {ratio}"
     )
 
 

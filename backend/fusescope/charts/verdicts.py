@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from fusescope.analysis.compare.leaders import compared_time
 from fusescope.charts import numbers
-from fusescope.core.records import Record, Time
+from fusescope.core.records import Record
 
 INCONCLUSIVE = "inconclusive"
 _FEW = 30
 """Samples below which an interval over rounds is wide whatever they are (analysis/statistics.py)."""
-
-
-def compared_time(record: Record) -> Time | None:
-    """The time that belongs to the speed-up: that of the mode which was compared."""
-    return record.time_of(record.speedup.of) if record.speedup else record.time
 
 
 def decided(text: str) -> bool:

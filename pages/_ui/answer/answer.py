@@ -8,9 +8,11 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from fusescope.analysis import rebase
+from fusescope.analysis.compare import options
 from fusescope.charts import captions, glossary, sentences, tables
 from fusescope.charts.bench import overview, speedup, sweep
 from fusescope.charts.colours import short
+from fusescope.charts.findings import options as of_options
 from fusescope.core.records import Record, Run
 from pages._ui.answer import matching, views, workers
 from pages._ui.app import cached_chart, jobs, run_data, url
@@ -175,14 +177,26 @@ def sentence_box(dimmed: bool = False):
 def headline(look: views.Look, box=None) -> None:
     """The result as a sentence, in ``box``, and its chart: bars for one case; for all of them curves over the
     swept parameter, or the overview where no single parameter was swept."""
-    text = md(sentences.result(look.rows, look.baseline))
+    text = md(sentences.result(look.rows, look.baseline, _measured(look)))
     (box or st).markdown(text if sentences.noisy(look.rows, look.baseline) else f"**{text}**")
-    _missing(look)
+    costs = [] if look.one_case else options.costs(look.rows)
+    if costs:
+        (box or st).caption(md(of_options.sentence(costs)))
+    with st.container(horizontal=True, gap="small"):
+        _missing(look)
+        if costs:
+            _options(look, costs)
     if look.baseline != baseline_of(look.run, look.records):
         st.caption("Ratios of the medians, with intervals made of those of the two times: not paired.")
     fig = cached_chart.once(("headline", *look.key), lambda: _headline(look))
     with st.container(key=f"wide-chart-{look.run.id}" if _wide(look) else None):
         elements.chart(fig, f"{look.run.id}-speedup", look.tidy, says=_says(look))
+
+
+def _measured(look: views.Look) -> list[Record] | None:
+    """The records over the run's own baseline, where another one was chosen."""
+    own = look.baseline == baseline_of(look.run, look.records)
+    return None if own else run_data.records(look.run.id)
 
 
 def _missing(look: views.Look) -> None:
@@ -193,6 +207,16 @@ def _missing(look: views.Look) -> None:
         with st.popover(f"Why {len(without)} {have} no time", type="tertiary"):
             lines = (f"**{md(short(name))}**, {r.status}: {md(r.reason)}" for name, r in without.items())
             st.markdown("\n\n".join(lines))
+
+
+def _options(look: views.Look, costs: list[options.Cost]) -> None:
+    """What each option costs each implementation."""
+    names = " and ".join(dict.fromkeys(c.key for c in costs))
+    with st.popover(f"What {names} costs, for each implementation", type="tertiary"):
+        elements.table(of_options.table(costs), look.name("options"), why={})
+        elements.note(
+            "Ratios of medians: cases with and without are not sampled in turn, so none has an interval."
+        )
 
 
 def _says(look: views.Look) -> str:

@@ -13,6 +13,7 @@ import streamlit as st
 
 from fusescope.analysis.profile.verdict import in_short, verdict
 from fusescope.charts import captions, numbers, sentences
+from fusescope.charts.findings import brief
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
 from fusescope.search import sessions
@@ -23,6 +24,8 @@ from pages._ui.app import run_data, url
 from pages._ui.widgets import elements, html_table
 from pages._ui.widgets.text import device_text, run_name, status_text
 
+_OPEN, _OPENED = "open", "runs/opened"
+_BUTTON = 54  # pixels of its column
 _COMPARISONS = ("bench", "model", "parallel")
 _UNREADABLE = "unreadable: open it to see why"
 _ODD = (RunError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
@@ -47,14 +50,17 @@ def draw(found: list[Run], key: str) -> None:
 def select(
     found: list[Run], key: str, ticked: Sequence[str] = (), columns: Sequence[str] | None = None
 ) -> list[str]:
-    """The table with lines to select, of which those of the runs ``ticked`` are; the ids that now are."""
+    """The table with lines to select, of which those of the runs ``ticked`` are, and a button on each that
+    opens its run (``opened``); the ids that now are selected."""
     rows = [n for n, run in enumerate(found) if run.id in ticked]
+    ids = tuple(run.id for run in found)
+    own = f"{key}/{hash(ids)}"  # a tick belongs to a run, not to a line
     event = st.dataframe(
-        _fitting(frame(found, columns)),
+        _fitting(frame(found, columns).assign(open=_OPEN)),
         hide_index=True,
         width="stretch",
-        key=f"{key}/{hash(tuple(run.id for run in found))}",  # a tick belongs to a run, not to a line
-        column_config=_config(),
+        key=own,
+        column_config=_config(f"{own}/open", ids),
         on_select="rerun",
         selection_mode="multi-row",
         selection_default={"selection": {"rows": rows}},
@@ -67,6 +73,16 @@ def select(
             lambda: frame(found, columns).drop(columns="open").assign(id=[r.id for r in found]), "runs"
         )
     return [found[i].id for i in event.selection.rows if i < len(found)]
+
+
+def opened() -> str | None:
+    """The run whose button was clicked since the last drawing."""
+    return st.session_state.pop(_OPENED, None)
+
+
+def _opens(key: str, ids: Sequence[str]) -> None:
+    """A callback: a page is left from its own script, not from here."""
+    st.session_state[_OPENED] = ids[st.session_state[key]["row"]]
 
 
 def _read(value: Callable[[Run], object], run: Run) -> object:
@@ -118,7 +134,7 @@ def _comparison(run_id: str, baseline: str, stamp: tuple[int, int]) -> tuple[str
     if not records:
         return "", None
     baseline = baseline or records[0].impl
-    return sentences.in_short(records, baseline), sentences.best(records, baseline)
+    return brief.in_short(records, baseline), sentences.best(records, baseline)
 
 
 @st.cache_data(max_entries=2000, show_spinner=False)
@@ -165,7 +181,7 @@ _ALWAYS = ("run", "result", "when")
 _BRIEF = ("run", "result", "shapes", "status", "when")
 
 
-_WIDTHS = {"run": 318, "result": 200, "shapes": 150, "mask": 78, "dtype": 62, "took": 76, "status": 90}
+_WIDTHS = {"run": 318, "result": 216, "shapes": 150, "mask": 78, "dtype": 62, "took": 76, "status": 90}
 _WIDTHS |= {"when": 122, "device": 84, "kind": 60, "source": 90, "tags": 70}
 _SIDES = 16  # pixels of a cell that hold no text
 _LETTERS = (
@@ -190,9 +206,13 @@ def _cut(text: object, most: int) -> object:
     return f"{text[: bisect(ends, most - _LETTERS['…'])].rstrip(' ,')}…"
 
 
-def _config() -> dict:
+def _config(key: str, ids: Sequence[str]) -> dict:
+    """``key``: of the clicks on the buttons that open the runs ``ids``. A link would open a tab of its own,
+    on the second click."""
     return {
-        "open": st.column_config.LinkColumn("", display_text="open", width=44),
+        "open": st.column_config.ButtonColumn(
+            "", type="tertiary", width=_BUTTON, on_click=_opens, args=(key, ids), key=key
+        ),
         "best speed-up": st.column_config.NumberColumn(
             "best", help="largest speed-up that was proven in any case", format="%.3g×", width=58
         ),

@@ -45,14 +45,17 @@ def draw(
     parameters: tuple[Parameter, ...],
     swept: str | None,
     picture: Callable = lambda place: None,
+    below: Callable[[str], None] = lambda name: None,
 ) -> dict[str, list[Any]]:
     """One widget per parameter. Returns {name: values}: one value each, several for the swept one; a derived
-    one that is left empty is absent. ``picture`` is given the place of a mask's picture."""
+    one that is left empty is absent. ``picture`` is given the place of a mask's picture; ``below`` is called
+    with the name of each parameter once its widget is drawn."""
     values: dict[str, list[Any]] = {}
     derived = [p for p in parameters if p.kind == "int" and p.default is None and p.name != swept]
     rare = derived + [p for p in parameters if p.kind in ("choice", "text", "float") and p.name != swept]
     for p in sorted((p for p in parameters if p not in rare), key=lambda p: p.kind != "mask"):
         values |= _one(state, op, p, p.name == swept, picture)
+        below(p.name)
     if rare:
         changed = any(p.name in state.query for p in rare)
         with st.expander(", ".join(label(p) for p in rare), expanded=changed):

@@ -47,14 +47,15 @@ def draw(key: str, problems: list[str], cost: str) -> bool:
 
 
 def cost(kind: str, spec: BenchSpec, what: str, more: str = "") -> str:
-    """ "2 cases × 5 implementations, about 40 s on NVIDIA H200"; ``more`` follows."""
+    """ "Run takes about 40 s here, on NVIDIA H200: 2 cases × 5 implementations"; ``more`` follows. A whole
+    sentence: next to it may stand a result that other hardware took milliseconds for."""
     name = device.facts(spec.device).get("device_name") or spec.device
     work = f"{plural(len(spec.cases), 'case')} × {plural(len(spec.impls), what)}"
     if not all(map(layout.countable, spec.cases)):
-        return f"{work} on {name}; no estimate: counting this mask at this length takes minutes"
+        return f"Run measures {work} here, on {name}; no estimate: counting this mask takes minutes"
     facts = kinds.load(kind).facts(spec, _build_s)
     seconds = estimate.seconds(spec, facts, stage_times.read())
-    text = f"{work}, about {numbers.rough_seconds(seconds)} on {name}"
+    text = f"Run takes about {numbers.rough_seconds(seconds)} here, on {name}: {work}"
     if facts.build_s:
         text += f", {numbers.rough_seconds(facts.build_s)} of it to build kernels"
     return text + more

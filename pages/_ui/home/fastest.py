@@ -24,8 +24,10 @@ _EIGHT_BITS = "int8"  # fp8 has as many bytes
 
 
 def draw(asked: Asked) -> None:
-    """A line each for the attention and for the whole model."""
+    """A line for the operator, or one each for the attention and for the whole model."""
     with st.container(gap="xsmall"):
+        if asked.operator:
+            _line(asked.operator, title(asked.about))
         if asked.attention:
             _line(asked.attention, "Attention" if asked.about == ATTENTION else "Attention alone")
         if asked.model:
@@ -40,10 +42,10 @@ def _line(question: Question, name: str) -> None:
         return
     rows = _rows(found)
     baseline = str(run_data.read(found.run).spec.get("baseline") or rows[0].impl)
-    answer = sentences.against(rows, baseline, _reference(rows, baseline))
+    answer = sentences.against(rows, baseline, _reference(rows, baseline), _rate)
     where = f"{device_text(found.device_name)} · {captions.when(run_data.read(found.run))}"
     if not found.differs:
-        st.markdown(f"**{name}: {md(answer)}**{_rate(question, rows, baseline)}")
+        st.markdown(f"**{name}: {md(answer)}**")
         if question.op.startswith("model:"):
             st.caption(_bound(question))
     else:
@@ -63,16 +65,18 @@ def _reference(rows: list[Record], baseline: str) -> str:
     return next((name for name in _REFERENCES if name in timed), baseline)
 
 
-def _rate(question: Question, rows: list[Record], baseline: str) -> str:
-    """Tokens per second of the fastest execution mode of a generating model, with its batch."""
-    if question.case.get("phase") != "decode":
-        return ""
-    best = sentences.ranked(rows, baseline)
-    return f". Fastest: {_tokens(best[0].ms, question.case['batch'])}" if best else ""
+def _rate(record: Record) -> str:
+    """ ", 167 tokens/s" of a step of decoding by a whole model; "" of anything else."""
+    decodes = record.op.startswith("model:") and record.case.get("phase") == "decode"
+    return f", {_per_second(record.ms, record.case['batch'])}" if decodes else ""
+
+
+def _per_second(ms: float, batch: int) -> str:
+    return f"{numbers.three(batch * 1e3 / ms)} tokens/s"
 
 
 def _tokens(ms: float, batch: int) -> str:
-    return f"{numbers.three(batch * 1e3 / ms)} tokens/s at batch {batch}."
+    return f"{_per_second(ms, batch)} at batch {batch}."
 
 
 def _bound(question: Question) -> str:

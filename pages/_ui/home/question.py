@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
 
-from fusescope import masks, models
+from fusescope import masks, models, ops
 from fusescope.core.records import DTYPES
 from fusescope.store import library
 from fusescope.store.answers import Question
 from pages._ui.app import device, url
 from pages._ui.forms import fields
+from pages._ui.home import operators
 from pages._ui.widgets.text import device_text
 
 ATTENTION = "attention"
@@ -25,24 +26,27 @@ _PREFERRED = "NVIDIA H200"
 
 @dataclass(frozen=True)
 class Asked:
-    """The question as queries of the records: for the model, and for the attention in it."""
+    """The question as queries of the records: for an operator, or for a model and the attention in it."""
 
     about: str
     dtype: str
     device_name: str
-    attention: Question | None
-    model: Question | None
+    attention: Question | None = None
+    model: Question | None = None
+    operator: Question | None = None
 
 
 def draw(state: url.State) -> Asked:
     """One line of controls, kept in the URL."""
-    names = [ATTENTION, *models.names()]
+    names = [ATTENTION, *models.names(), *operators.names()]
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="question")
     about = _pick(row, state, "about", "What is fastest for", names, "bert-base", 170, title)
-    batch = fields.whole(state, "batch", "batch", 1, 1 << 16, 16, box=row, width=110)
+    if about in operators.names():
+        return _of_operator(state, about, row)
+    batch = fields.whole(state, "batch", "batch", 1, 1 << 16, 16, box=row, width=96)
     usual, scope = _length(about)
     state.scopes.add(scope)
-    seq = fields.whole(state, "seq", "sequence", 1, 1 << 20, usual, scope, box=row, width=120)
+    seq = fields.whole(state, "seq", "sequence", 1, 1 << 20, usual, scope, box=row, width=108)
     lengths = _pick(row, state, "lengths", "lengths", [_FULL, _PADDED], _FULL, 100, help=_LENGTHS_HELP)
     if about == ATTENTION:
         heads = _pick(row, state, "heads", "heads × size", list(_HEADS), "12 × 64", 115)
@@ -57,15 +61,26 @@ def draw(state: url.State) -> Asked:
     case["mask"] = _pick(row, state, f"mask-{usual}", "mask", masks.names(), usual, 145, _spaced)
     phases = () if about == ATTENTION else models.family(about).PHASES
     phase = _pick(row, state, "phase", "phase", list(phases), phases[0], 110) if phases else None
-    dtype = _pick(row, state, "dtype", "dtype", DTYPES, "float16", 115)
-    known = devices()
-    name = _pick(row, state, "on", "device", known, _usual(known), 165, _brief)
+    dtype, name = _where(state, row, DTYPES)
     model = None if about == ATTENTION else _of_model(about, case, lengths, phase, dtype, name)
     if phase == "decode":
         attention = _of_decoding(case, lengths, dtype, name)
     else:
         attention = _of_attention(case, lengths, dtype, name)
     return Asked(about, dtype, name, attention, model)
+
+
+def _where(state: url.State, row, dtypes: Sequence[str]) -> tuple[str, str]:
+    """dtype and device."""
+    dtype = _pick(row, state, "dtype", "dtype", dtypes, "float16" if "float16" in dtypes else dtypes[0], 115)
+    known = devices()
+    return dtype, _pick(row, state, "on", "device", known, _usual(known), 165, _brief)
+
+
+def _of_operator(state: url.State, op: str, row) -> Asked:
+    case = operators.case(state, op, row)
+    dtype, name = _where(state, row, operators.dtypes(op))
+    return Asked(op, dtype, name, operator=Question(op, case, dtype, name))
 
 
 _LENGTHS_HELP = (
@@ -135,7 +150,9 @@ def _pick(box, state, name, label, options, default, width, shown=str, **setting
 
 def title(about: str) -> str:
     """The subject of the question, as short as the box: "ViT large"."""
-    return "Attention" if about == ATTENTION else models.title(about).partition(",")[0]
+    if about == ATTENTION or about in operators.names():
+        return ops.load(about).TITLE
+    return models.title(about).partition(",")[0]
 
 
 def _brief(name: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from fusescope import models
 from fusescope.charts import numbers
@@ -16,6 +17,7 @@ from pages._ui.answer import workers
 from pages._ui.app import device, url
 from pages._ui.forms import certainty, fields, implementations, linked, mask_picker, parameters, run_panel
 from pages._ui.models import config_files
+from pages._ui.widgets.text import md
 
 _USUAL = ("eager", "sdpa", "sdpa-graph", "fusescope", "fused")
 _OWN = ("lengths", "phase")  # drawn here, not by the common widgets
@@ -28,7 +30,7 @@ _BOTH = "both"  # prefill and decode
 class Choice:
     """What is chosen: a model, its cases (complete, one for each swept value), and the spec of the
     comparison; problems say why not. whole: the cases as the form has them, before layers that this device
-    does not hold are left out."""
+    does not hold are left out. layers: the place under their slider."""
 
     model: str
     dtype: str
@@ -38,6 +40,7 @@ class Choice:
     whole: list[dict[str, Any]] = field(default_factory=list)
     spec: dict[str, Any] | None = None
     pressed: bool = False
+    layers: DeltaGenerator | None = None
 
     @property
     def op(self) -> str:
@@ -77,10 +80,10 @@ def draw(state: url.State) -> Choice | None:
         workers.choose(state)
     choice.checkpoint = None if models.is_path(name) else _checkpoint(state, name)
     with run_panel.collect(problems):
-        choice.cases = _cases(state, name, choice.checkpoint)
+        choice.cases = _cases(state, choice)
     with run_panel.collect(problems):
         choice.whole = choice.cases
-        choice.cases = [_fitted(name, case, dtype, choice.checkpoint) for case in choice.cases]
+        choice.cases = [_fitted(choice, case) for case in choice.cases]
     with run_panel.collect(problems):
         for case in choice.cases:
             models.check_memory(name, case, dtype, device.current(), choice.checkpoint)
@@ -99,7 +102,7 @@ def draw(state: url.State) -> Choice | None:
             **certain,
         )
         choice.spec = spec.to_json() | {"checkpoint": choice.checkpoint, "parts": True}
-        cost = _cost(spec)
+        cost = _cost(spec, choice.whole[0])
     with top:
         choice.pressed = run_panel.draw("models/run", problems, cost)
     return choice
@@ -113,8 +116,9 @@ def _checkpoint(state: url.State, name: str) -> str | None:
     return text or None
 
 
-def _cases(state: url.State, name: str, checkpoint: str | None) -> list[dict[str, Any]]:
+def _cases(state: url.State, choice: Choice) -> list[dict[str, Any]]:
     """Complete cases; ValueError in one sentence. With a checkpoint its sizes are its own."""
+    name, checkpoint = choice.model, choice.checkpoint
     known = models.parameters(name)
     phase = next((p for p in known if p.name == "phase"), None)
     hidden = set(_OWN) | set(_SIZES if checkpoint else ())
@@ -130,7 +134,12 @@ def _cases(state: url.State, name: str, checkpoint: str | None) -> list[dict[str
         shown = tuple(p for p in shown if p.name != "new" or "generate" in phases)
     swept = parameters.sweep(state, name, shown)
     place: list = []
-    values = parameters.draw(state, name, shown, swept, place.append)
+
+    def below(parameter: str) -> None:
+        if parameter == "layers":
+            choice.layers = st.container(gap="small")
+
+    values = parameters.draw(state, name, shown, swept, place.append, below)
     batch = values["batch"]
     if "seq" in values:
         picked["lengths"] = _lengths(state, name, batch[0] if len(batch) == 1 else None)
@@ -141,17 +150,28 @@ def _cases(state: url.State, name: str, checkpoint: str | None) -> list[dict[str
     ]
     if place and cases:
         with place[0]:
-            mask_picker.thumbnail(str(cases[-1]["mask"]), int(cases[-1]["seq"]), int(cases[-1]["seq"]))
+            _picture(cases)
     return cases
 
 
-def _fitted(name: str, case: dict[str, Any], dtype: str, checkpoint: str | None) -> dict[str, Any]:
-    """The case, with fewer layers where the device does not hold all, which is said."""
-    whole = models.config(name, {**case, "layers": None}, checkpoint).layers
-    fewer = models.reduced(name, case, dtype, device.current(), checkpoint)
+def _picture(cases: list[dict[str, Any]]) -> None:
+    """The mask over the prompt; a step of decoding has one query, and no such square."""
+    prompts = [c for c in cases if c.get("phase") != "decode"]
+    if prompts:
+        seq = int(prompts[-1]["seq"])
+        mask_picker.thumbnail(str(prompts[-1]["mask"]), seq, seq)
+    elif cases[-1]["mask"] == "causal":
+        st.caption(f"A decode step has one query; it attends to all {cases[-1]['seq']:,} keys and its own.")
+
+
+def _fitted(choice: Choice, case: dict[str, Any]) -> dict[str, Any]:
+    """The case, with fewer layers where the device does not hold all, which is said under their slider."""
+    whole = models.config(choice.model, {**case, "layers": None}, choice.checkpoint).layers
+    fewer = models.reduced(choice.model, case, choice.dtype, device.current(), choice.checkpoint)
     if fewer is None or case["layers"] != whole:
         return case
-    st.info(fewer[1])
+    name = device.facts(device.current()).get("device_name") or device.current()
+    (choice.layers or st).info(md(f"Run here, on {name}: {fewer[1]}."))
     return fewer[0]
 
 
@@ -197,9 +217,11 @@ def _lengths(state: url.State, name: str, batch: int | None) -> str:
     return text
 
 
-def _cost(spec: BenchSpec) -> str:
+def _cost(spec: BenchSpec, whole: dict[str, Any]) -> str:
     if not all(map(layout.countable, spec.cases)):
         return run_panel.cost("model", spec, "execution mode")
     work = models.cost(models.named(spec.op), dict(spec.cases[0]), spec.dtype).flop_effective
-    more = f"; {numbers.three(work / 1e9)} GFLOP per call"
+    had, layers = whole.get("layers"), spec.cases[0].get("layers")
+    of = "" if layers == had else f" with {layers} of {had} layers"
+    more = f"; {numbers.three(work / 1e9)} GFLOP per call{of}"
     return run_panel.cost("model", spec, "execution mode", more)

@@ -9,9 +9,11 @@ from fusescope.charts import tables
 from fusescope.core.records import Run
 from fusescope.store.answers import Found, Question
 from pages._ui.answer import answer, matching, nearest, workers
+from pages._ui.answer.views import Look
 from pages._ui.app import device, run_data, url
 from pages._ui.models import several_devices, views
 from pages._ui.models.form import Choice
+from pages._ui.widgets.text import device_text, md
 
 _COMPARED = {
     "op": "model",
@@ -56,6 +58,7 @@ def result(state: url.State, choice: Choice) -> None:
                 case = answer.case_picker(state, list(tables.cases(records)), run, first)
                 over = answer.compared_with(state, run, records)
             look = answer.look(run, records, case, over)
+            _layers(choice, look)
             with st.container(key="old_answer" if dimmed else None):
                 if not run.live:
                     answer.headline(look, sentence)
@@ -63,6 +66,15 @@ def result(state: url.State, choice: Choice) -> None:
         elif not run.live:
             st.caption("This run was cancelled before any result.")
     views.draw(state, choice, look)
+
+
+def _layers(choice: Choice, look: Look) -> None:
+    """Under the slider of layers, where the result on show has more of them than a run here would have."""
+    here = {case.get("layers") for case in choice.cases}
+    shown = {r.case.get("layers") for r in look.rows}
+    if choice.layers and choice.cases != choice.whole and len(shown) == 1 and shown != here:
+        where = md(device_text(look.run.device_name))
+        choice.layers.caption(f"The result on show has {shown.pop()} layers (measured on {where}).")
 
 
 def result_alone(state: url.State) -> None:

@@ -1,4 +1,5 @@
-"""One line on the Models page: what the same model gains over several devices, with a link to Scaling."""
+"""A caption on the Models page: what the same model gains over several devices, on which case, with a link to
+Scaling."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ def draw(op: str) -> None:
         if not run.live and (gains := said(run_data.records(run.id), str(run.spec.get("baseline")))):
             device = "GPUs" if _on_gpus(run) else "processes"
             there = url.link("scaling", run=run.id)
-            st.markdown(f"**Over several {device}:** {md(gains)} [→ Scaling]({there})")
             source = "recorded on" if run.recorded else "on"
-            st.caption(md(f"{parallel_sizes.settings(run)}, {source} {device_text(run.device_name)}"))
+            where = f"{parallel_sizes.settings(run)}, {source} {device_text(run.device_name)}"
+            st.caption(f"Over several {device}, at {md(where)}: {md(gains)} [→ Scaling]({there})")
             return
 
 

@@ -22,6 +22,8 @@ from pages._ui.models.form import Choice
 from pages._ui.widgets import elements
 from pages._ui.widgets.text import md
 
+_BY_TOKEN = ("decode", "generate")
+"""Phases whose rate is that of tokens."""
 _NO_RUN = "No results yet; press Run."
 
 
@@ -115,6 +117,8 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
         )
     data = pd.DataFrame(lines)
     empty = [c for c in ("sequences/s", "tokens/s", "images/s") if data[c].isna().all()]
+    if "tokens/s" not in empty and all(r.case.get("phase") in _BY_TOKEN for r in records):
+        empty.append("sequences/s")
     return data.drop(columns=empty)
 
 

@@ -26,6 +26,8 @@ _SOURCES = {_ANY: "any", "no": "this machine", "yes": "recorded"}
 
 def draw(state: url.State) -> None:
     """The whole library."""
+    if run_id := run_table.opened():
+        st.switch_page("pages/runs.py", query_params={"run": run_id})
     filters = _filters(state)
     page = state.seed("page", 1, url.whole(1, 100_000))
     found, total = library.runs(limit=_PAGE, offset=(st.session_state[page] - 1) * _PAGE, **filters)

@@ -1,0 +1,52 @@
+"""Which implementations of one case may be the fastest, from their own times: the same whatever they are
+compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fusescope.analysis.compare import columns
+from fusescope.core.records import HEADLINE, Record, Time
+
+
+def ranked(records: Iterable[Record]) -> list[Record]:
+    """The correct records of one case with a time, fastest first: by the time of the mode that was compared,
+    so that times, order and intervals come from the same samples."""
+    timed = [r for r in records if r.status == "ok" and r.ms]
+    return sorted(timed, key=lambda r: compared_time(r).median)
+
+
+def leaders(records: Iterable[Record]) -> list[Record]:
+    """Of one case the record with the lowest time, and behind it each that is not proven slower. One alone is
+    proven fastest; several are a tie, within the band of the same or because the samples do not tell.
+
+    ``records``: as they were measured, not over another baseline: what was sampled in pairs is compared in
+    pairs.
+    """
+    first, *rest = ranked(records) or [None]
+    return [first, *(r for r in rest if not proven_faster(first, r))] if first else []
+
+
+def proven_faster(record: Record, other: Record) -> bool:
+    """Whether a record is faster than another one of its case, by the intervals of both times and, where the
+    run compared just these, by the paired interval as well."""
+    mode = next((m for m in HEADLINE if record.time_of(m) and other.time_of(m)), None)
+    if mode is None:
+        return False
+    within = record.speedup.same_within if record.speedup else columns.SAME_WITHIN
+    found = columns.ratio(other.time_of(mode), record.time_of(mode), mode, within)
+    if found is None or found.verdict != "faster":
+        return False
+    if _is_baseline(other) and record.speedup:
+        return record.speedup.verdict == "faster"
+    return not (_is_baseline(record) and other.speedup) or other.speedup.verdict == "slower"
+
+
+def compared_time(record: Record) -> Time | None:
+    """The time that belongs to the speed-up: that of the mode which was compared."""
+    return record.time_of(record.speedup.of) if record.speedup else record.time
+
+
+def _is_baseline(record: Record) -> bool:
+    s = record.speedup
+    return s is not None and s.median == s.low == s.high == 1.0

@@ -1,0 +1,1 @@
+"""What the records of a comparison say, as sentences and clauses."""
