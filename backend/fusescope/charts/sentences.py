@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from fusescope.analysis.compare import columns
+from fusescope.analysis.compare import ratios
 from fusescope.charts import captions, numbers, verdicts
 from fusescope.charts.bench.speedup import STATUS_WORDS, value_of, verdict
 from fusescope.charts.colours import kind, short
@@ -54,7 +54,9 @@ def own_result(record: Record, records: Iterable[Record], baseline: str) -> str:
     if record is base or s is None or base is None or base.status != "ok":
         return f"{text}: {took}."
     word, against = verdict(record, baseline), numbers.time(base.time_of(s.of).median)
-    told = f"{took} against {against} of {short(baseline)} {verdicts.interval(word, s.low, s.high)}"
+    told = f"{took} against {against} of {short(baseline)}{verdicts.evidence(record, word)}"
+    if word.startswith(verdicts.INCONCLUSIVE):
+        return f"{text}; whether it is faster is {word}: {told}."
     if not verdicts.decided(word):
         return f"{text}; its time is {word}: {told}."
     return f"{text} and {_difference(s.median, word)}: {told}."
@@ -130,7 +132,7 @@ def against(records: list[Record], baseline: str, reference: str) -> str:
             text += f": {word} as {other}"
         else:
             text = f"{short(first.impl)} has the lowest time, {numbers.time(first.ms)}, but is {word} "
-            text += f"against {other}" + (verdicts.because(first) if known.impl == baseline else "")
+            text += f"against {other}" + (verdicts.evidence(first, word) if known.impl == baseline else "")
     ours = next((r for r in rows if kind(r.impl) == "ours"), None)
     named = [("next", rest[0])] if rest else []
     if ours and ours not in (*said, *rest[:1]) and ours.impl != reference:
@@ -149,8 +151,7 @@ def _over(record: Record, other: Record, baseline: str) -> tuple[float, str]:
     """(speed-up over another record of the case, its verdict)."""
     if other.impl == baseline and record.speedup:
         return record.speedup.median, verdict(record, baseline)
-    times = compared_time(record), compared_time(other)
-    found = columns.ratio(times[1], times[0], record.speedup.of if record.speedup else record.main)
+    found = ratios.over(other, record, record.speedup.of if record.speedup else record.main)
     return other.ms / record.ms, found.words if found else "not compared"
 
 
@@ -201,7 +202,7 @@ def _of_one(records: list[Record], baseline: str) -> str:
     elif first.speedup:
         text = f"{_right(records)}; none is proven faster than {short(baseline)}: "
         text += f"{name} is first with {took}, {word}"
-        text += f" {verdicts.interval(word, first.speedup.low, first.speedup.high)}{verdicts.because(first)}"
+        text += verdicts.evidence(first, word)
     else:
         text = f"{name} has the lowest time, {took}; {short(baseline)} has none to compare with"
     return f"{text}{_next(first, others, baseline)}."

@@ -170,7 +170,9 @@ def headline(look: views.Look, box=None) -> None:
     (box or st).markdown(text if sentences.noisy(look.rows, look.baseline) else f"**{text}**")
     _missing(look)
     if look.baseline != baseline_of(look.run, look.records):
-        st.caption("Ratios of the medians, with intervals made of those of the two times: not paired.")
+        st.caption(
+            "Ratios of the medians; the intervals are made of those over the run's baseline: not paired."
+        )
     fig = cached_chart.once(("headline", *look.key), lambda: _headline(look))
     with st.container(key=f"wide-chart-{look.run.id}" if _wide(look) else None):
         elements.chart(fig, f"{look.run.id}-speedup", look.tidy, says=_says(look))
