@@ -201,6 +201,11 @@ def test_several_cases_name_the_winner_the_mean_and_the_worst_case():
             " [0.800, 1.80]: 7 samples are too few to converge, so a factor of 1.5 either way is left open",
         ),
         (
+            7,
+            Speedup("eager", 1.2, 0.3, 5.0, converged=False),
+            " [0.300, 5.00]: the interval of 7 samples includes 1",
+        ),
+        (
             20,
             Speedup("eager", 1.0, 1e-3, 1e3, processes=2),
             ": 2 processes that differ this much are too few",
