@@ -22,7 +22,7 @@ def record(impl, ms, mask="causal", seq=128, status="ok"):
     values = ops.load("attention").validate({"seq": seq, "mask": mask})
     if status != "ok":
         return Record("attention", impl, values, "float16", "cuda:0", status, reason="said")
-    times = Times(graph=Time(ms, ms, ms, 10, True), eager=Time(2 * ms, 2 * ms, 2 * ms, 10, True))
+    times = Times(graph=Time(ms, ms, ms, 100, True), eager=Time(2 * ms, 2 * ms, 2 * ms, 100, True))
     return Record("attention", impl, values, "float16", "cuda:0", "ok", time_ms=times, tflops=Rate(3.0, 4.0))
 
 
@@ -80,7 +80,10 @@ def test_a_cell_says_what_its_run_says_of_the_pair():
     assert cell.verdict == "faster"
     other = timed("flex", 2.5, 1.1, 1.3)  # the best peer is not the baseline: no pair was sampled
     (cell,) = attention_grid.cells([base, other, timed("v5_parts", 2.0, 0.9, 2.5)])
-    assert cell.verdict == "faster"
+    assert cell.verdict == "inconclusive" and cell.compared.low < 0.8, "as open as over the baseline"
+    (cell,) = attention_grid.cells([base, other, timed("v5_parts", 2.0, 1.4, 1.6)])
+    assert cell.verdict == "faster" and cell.compared.low < 1.25 / (1.3 / 1.2)
+    assert "1.25× [1.14, 1.37]" in attention_grid.by_mask_and_shape([cell]).data[1].customdata[0][0]
 
 
 def test_a_cell_that_is_proven_slower_is_framed():

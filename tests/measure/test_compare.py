@@ -1,6 +1,8 @@
 """Shuffled rounds and the stopping rule, with samplers that draw from known distributions instead of a
 clock."""
 
+import dataclasses
+import json
 import random
 
 import pytest
@@ -226,7 +228,32 @@ def test_shown_medians_ratio_interval_and_verdict_never_contradict_one_another()
     ],
 )
 def test_the_verdict_is_that_of_the_interval(median, low, high, verdict):
+    """Of a record that does not say if it converged, none that is wider than its difference claims one."""
     assert Speedup("eager", median, low, high).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("median", "converged", "ends", "verdict"),
+    [
+        (0.0167, False, (0.0167 / 1.5, 0.0167 * 1.5), "slower"),
+        (0.833, False, (0.833 / 1.5, 0.833 * 1.5), "inconclusive"),
+        (1.002, False, (1.002 / 1.5, 1.002 * 1.5), "inconclusive"),
+        (0.833, True, (0.833 * 0.99, 0.833 * 1.01), "slower"),
+    ],
+)
+def test_what_did_not_converge_leaves_a_factor_open_and_shows_it(median, converged, ends, verdict):
+    """It was inconclusive [0.0166, 0.0168]: 60 times as slow."""
+    found = Speedup("eager", median, median * 0.99, median * 1.01, converged=converged)
+    assert (found.low, found.high, found.verdict) == (*ends, verdict)
+    again = Speedup.from_json(json.loads(json.dumps(dataclasses.asdict(found))))
+    assert again == found
+    assert again.sampled == (None if converged else (median * 0.99, median * 1.01))
+    with pytest.raises(ValueError, match="the low and the high end"):
+        Speedup.from_json({"of": "eager", "median": 1.0, "low": 1.0, "high": 1.0, "sampled": [1.0]})
+
+
+def test_an_interval_wider_than_its_difference_may_lie_beyond_one():
+    assert Speedup("graph", 0.686, 0.549, 0.853, converged=True).verdict == "slower"
 
 
 def test_a_stored_word_is_not_trusted():

@@ -6,6 +6,7 @@ import math
 import pytest
 
 from fusescope.core.records import Accuracy, Rate, Record, Speedup, Time, Times
+from fusescope.core.verdict import LEFT_OPEN
 from fusescope.measure.compare import Stop
 from fusescope.measure.joined import join
 
@@ -108,8 +109,12 @@ def test_processes_of_few_rounds_that_agree_decide_a_large_difference():
     assert mine.speedup.verdict == "faster" and 7.7 < mine.speedup.low < 7.9 and mine.speedup.high < 8.8
     assert mine.time.converged and not base.time.converged and base.time.n == 24
     _, mine = join(few_rounds([(8.22, 1.0), (8.217, 1.0), (8.22, 1.0)], n=3), "base", Stop())
-    assert mine.speedup.verdict == "inconclusive", "nine samples are fewer than the ten wanted"
+    ends = (mine.speedup.median / LEFT_OPEN, mine.speedup.median * LEFT_OPEN)
+    assert mine.speedup.verdict == "faster" and (mine.speedup.low, mine.speedup.high) == ends, (
+        "nine samples are fewer than the ten wanted: a factor of 1.5 is left open"
+    )
     base, mine = join(few_rounds([(9.5, 1.0), (6.2, 1.0), (8.22, 1.0)]), "base", Stop())
-    assert mine.speedup.verdict == "inconclusive" and not base.time.converged
+    assert mine.speedup.verdict == "faster" and not base.time.converged
+    assert 2 < mine.speedup.low < 3 and mine.speedup.high > 20, "as far as the processes differ"
     _, mine = join(few_rounds([(1.07, 1.0)] * 3), "base", Stop())
     assert mine.speedup.verdict == "inconclusive", "about as fast: each process has to know it"

@@ -1,6 +1,7 @@
 """Another baseline on a stored result: ratios of the shown medians, in intervals no narrower than theirs."""
 
 import dataclasses
+import math
 import shutil
 
 import folders
@@ -10,8 +11,9 @@ from drawn_page import calm, query, said, widget
 from streamlit.proto.SelectWidgetFilterMode_pb2 import FILTER_MODE_NONE
 
 from fusescope.analysis import rebase
+from fusescope.analysis.statistics import allowance
 from fusescope.core.machine.conditions import Conditions, marks
-from fusescope.core.records import Record, Time, Times
+from fusescope.core.records import Record, Speedup, Time, Times
 from fusescope.jobs import submit
 
 
@@ -30,7 +32,9 @@ def timed(impl: str, median: float, low: float, high: float, n: int = 1, **times
 def test_ratio_and_interval_follow_from_the_two_times():
     a, b, base = timed("a", 2.0, 1.9, 2.1), timed("b", 8.0, 7.0, 9.0), timed("base", 4.0, 3.9, 4.2)
     found = {r.impl: r.speedup for r in rebase.rebased([a, b, base], "base")}
-    assert (found["a"].median, found["a"].low, found["a"].high) == (2.0, 3.9 / 2.1, 4.2 / 1.9)
+    wider = math.exp(allowance(20))
+    assert (found["a"].median, found["a"].low) == (2.0, pytest.approx(3.9 / 2.1 / wider))
+    assert found["a"].high == pytest.approx(4.2 / 1.9 * wider)
     assert found["a"].verdict == "faster" and found["b"].verdict == "slower"
     assert found["base"].verdict == "same"
     near = rebase.rebased([timed("near", 4.01, 3.8, 4.3), base], "base")[0].speedup
@@ -42,6 +46,26 @@ def test_what_did_not_converge_is_inconclusive():
     noisy = dataclasses.replace(noisy, time_ms=Times(eager=Time(1.0, 0.9, 1.1, 20, False)))
     assert rebase.rebased([noisy, base], "base")[0].speedup.verdict == "inconclusive"
     assert rebase.rebased([noisy, base], "noisy")[1].speedup.verdict == "inconclusive"
+
+
+def test_through_the_baseline_of_the_run_few_rounds_are_known_to_be_few():
+    """60 times as slow was "inconclusive (too noisy): 14 samples are too few", and 1.16 times, of intervals
+    [0.853, 0.868] of 14 samples each, would have been "slower"."""
+
+    def over_sdpa(impl, ms, low, high, n=14, converged=True):
+        own = timed(impl, ms, 0.998 * ms, 1.002 * ms)
+        times = Times(eager=dataclasses.replace(own.time, n=n, converged=converged))
+        known = Speedup("eager", 0.96 / ms, low, high, converged=converged)
+        return dataclasses.replace(own, time_ms=times, speedup=known)
+
+    base = over_sdpa("flash4", 0.89, 0.73, 1.6)
+    slow, near = over_sdpa("v1", 53.0, 0.012, 0.028, 7, False), over_sdpa("v4", 1.03, 0.56, 1.53)
+    sdpa = over_sdpa("sdpa", 0.96, 1.0, 1.0)
+    found = {r.impl: r.speedup for r in rebase.rebased([base, slow, near, sdpa], "flash4")}
+    assert found["v1"].verdict == "slower" and found["v1"].high < 0.05
+    assert found["v4"].verdict == "inconclusive" and found["v4"].low < 0.6 and found["v4"].high > 1.2
+    own = base.speedup
+    assert (found["sdpa"].low, found["sdpa"].high) == (1 / own.high, 1 / own.low), "as it was sampled"
 
 
 def test_a_great_difference_needs_no_precise_times():

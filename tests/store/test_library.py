@@ -83,16 +83,17 @@ def test_the_verdict_in_sql_is_that_of_core(tmp_path):
         for m in ratios
         for a in (0.0, 0.4, 0.98, 0.999, 1.0)
         for b in (1.0, 1.001, 1.03, 3.0)
-        for more in ({}, {"same_within": 0.004}, {"converged": False})
+        for more in ({}, {"same_within": 0.004}, {"converged": False}, {"converged": True})
     ]
     file = tmp_path / "results.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in [{"speedup": None}, *lines]))
     columns = ", ".join(f"'{name}': '{kind}'" for name, kind in database.LINE.items())
     source = f"read_json('{file}', format='newline_delimited', columns={{{columns}}})"
     with database.connect() as connection:
-        rows = connection.execute(f"SELECT {database.VERDICT} FROM {source}").fetchall()
-    found = [row[0] for row in rows]
-    assert found == [None, *(Speedup.from_json(line["speedup"]).verdict for line in lines)]
+        query = f"SELECT {database.VERDICT}, {database.LOW}, {database.HIGH} FROM {source}"
+        found = connection.execute(query).fetchall()
+    read = [Speedup.from_json(line["speedup"]) for line in lines]
+    assert found == [(None, None, None), *((s.verdict, s.low, s.high) for s in read)]
 
 
 @pytest.mark.sample(4)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from fusescope.analysis.compare import columns
+from fusescope.analysis.compare import ratios
 from fusescope.core.records import HEADLINE, Record, Speedup
 
 
 def rebased(records: Iterable[Record], baseline: str) -> list[Record]:
     """The same records with speed-ups over ``baseline``, case by case.
 
-    The ratio is that of the medians, with the interval and the rule of ``columns.ratio``: it makes no use of
-    the rounds' pairs, and what did not converge is inconclusive. A case in which the baseline has no time has
-    no speed-up. What a record says of its clock is against the new baseline's, too.
+    The ratio is that of the medians, with the interval of ``ratios.over``. A case in which the baseline has
+    no time has no speed-up. What a record says of its clock is against the new baseline's, too.
     """
     records = list(records)
     base = {r.case_key: r for r in records if r.impl == baseline and r.status == "ok"}
@@ -42,8 +41,6 @@ def _speedup(record: Record, base: Record | None) -> Speedup | None:
     mode = next((m for m in HEADLINE if base and base.time_of(m) and record.time_of(m)), None)
     if mode is None or record.status != "ok":
         return None
-    ours, theirs = record.time_of(mode), base.time_of(mode)
     if record is base:
-        return Speedup(mode, 1.0, 1.0, 1.0)
-    within = record.speedup.same_within if record.speedup else Speedup.same_within
-    return columns.ratio(theirs, ours, mode, within)
+        return Speedup(mode, 1.0, 1.0, 1.0, converged=True)
+    return ratios.over(base, record, mode)

@@ -29,14 +29,16 @@ _FEWEST_INDEPENDENT = 3  # rounds' worth of information; below, the spread of a 
 _CLIP = 3.0  # standard deviations (by the median absolute deviation) beyond which a lone round counts no more
 _UNKNOWN = 1000.0  # the factor either way that stands for "nothing is known": JSON has no infinity
 
-_UNSEEN, _SETTLED = 0.05, 30
-"""A kernel may run at one of two speeds and stay with it for tens of rounds. Until the other one can be
-expected to have shown itself, an interval is wider by this much at this number of rounds."""
+_UNSEEN = ((0.05, 40), (math.log(1.25), 20))
+"""(Logarithmic difference, rounds): a kernel may run at one of two speeds and stay with it for tens of
+rounds, and other load may slow one implementation down, by more, for some ten. Up to so many rounds either
+may not have shown itself, and an interval is wider by this much; of that a half again as many leave 4 %."""
 
-_OTHER_SPEED, _FARTHER = 1.25, 3.0
-"""Bounds of how far the mean of rounds can be off, however few of them are independent: by this factor, five
-times what two speeds of a kernel were seen to differ by, and by so many times the farthest round, once where
-there are many. Without them three times as fast would be inconclusive behind a noise of 2 %."""
+_MANY, _FARTHER = 30, 3.0
+"""How far the mean of rounds can be off, however few of them are independent, is bounded by what may be
+unseen at most (five times what two speeds of a kernel were seen to differ by), and by so many times the
+farthest round, once where rounds are many. Without it three times as fast would be inconclusive behind a
+noise of 2 %."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +124,9 @@ def ratio_interval(baseline, other, shown: float | None = None) -> Interval:
     (1 + r) / (1 - r), r being the 95 % upper limit of the lag-1 correlation after Kendall's correction of its
     bias (Biometrika 41, 1954); and from the 0.4 n^(2/3) slowest cosine waves in the series (Lazarus, Lewis,
     Stock and Watson, Journal of Business & Economic Statistics 36, 2018), which see a slow drift under fast
-    noise. ``allowance`` comes on top. Rounds far off are clipped where they come alone, not where they come
-    in runs. Raises ValueError for lists of unequal length and for times that are not positive.
+    noise. ``allowance`` comes on top; the farthest round bounds both. Rounds far off are clipped where they
+    come alone, not where they come in runs. Raises ValueError for lists of unequal length and for times that
+    are not positive.
     """
     a, b = np.asarray(baseline, dtype=float), np.asarray(other, dtype=float)
     if a.shape != b.shape or a.ndim != 1 or a.size == 0:
@@ -158,9 +161,9 @@ def interval_of_processes(medians, within) -> Interval:
 
 
 def allowance(rounds: int) -> float:
-    """What is added to half the width (logarithmic) of an interval over so few rounds: 5 % at 30 rounds,
-    0.3 % at 60, for a second speed that has not been seen yet."""
-    return _UNSEEN * min((_SETTLED / rounds) ** 0.5, (_SETTLED / rounds) ** 4)
+    """What is added to half the width (logarithmic) of an interval over so few rounds: a factor of 1.25 up to
+    20 rounds, 5 % up to 40, 0.2 % at 60, for what has not been seen yet."""
+    return max(size * min(1.0, (settled / rounds) ** 8) for size, settled in _UNSEEN)
 
 
 def _around(shown: float, half: float, *logs: float) -> Interval:
@@ -179,7 +182,7 @@ def _between(values, within) -> tuple[float, float]:
     half = math.hypot(*(math.log(i.high / i.low) / 2 for i in within)) / count
     if count > 1:
         between = _student(count - 1) * float(np.std(logs, ddof=1)) / math.sqrt(count)
-        half = max(between, min(half, between + _UNSEEN))
+        half = max(between, min(half, between + _UNSEEN[0][0]))
     return float(np.mean(logs)), half
 
 
@@ -205,9 +208,9 @@ def _paired(ratios: np.ndarray) -> tuple[float, float]:
     direct = _student(independent - 1) * math.sqrt(power / (n - 1) / independent)
     waves = max(4, int(0.4 * n ** (2 / 3)))
     slow = _student(waves) * math.sqrt(_slow_power(rest, waves) / n)
-    times = 1 + (_FARTHER - 1) * min(1.0, _SETTLED / n)
-    farthest = math.log(_OTHER_SPEED) + times * float(np.max(np.abs(ratios - mean)))
-    return mean, min(max(direct, slow), farthest) + allowance(n)
+    times = 1 + (_FARTHER - 1) * min(1.0, _MANY / n)
+    farthest = allowance(1) + times * float(np.max(np.abs(ratios - mean)))
+    return mean, min(max(direct, slow) + allowance(n), farthest)
 
 
 def _lag_one(series: np.ndarray) -> float:

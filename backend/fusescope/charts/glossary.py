@@ -5,11 +5,11 @@ from __future__ import annotations
 TERMS = {
     "baseline": "The implementation that speed-ups are relative to.",
     "speed-up": "How many times as fast as the baseline: the ratio of the median times; above 1 is faster.",
-    "95 % interval": "Where the speed-up lies with 95 % confidence. The verdict follows from it, but is "
-    "inconclusive where it is wider than the difference or sampling did not converge.",
+    "95 % interval": "Where the speed-up lies with 95 % confidence; few samples, and sampling that did not "
+    "converge, make it wide. The verdict follows from it alone.",
     "same within 1 %": "The whole interval lies within 1 % of 1: no difference that matters.",
-    "inconclusive": "The interval crosses the edge of “same”, is wider than the difference itself, or "
-    "sampling did not converge; an idle machine or more processes settle it.",
+    "inconclusive": "The interval crosses the edge of “same”: faster and slower, or same, are all possible. "
+    "An idle machine, more time or more processes settle it.",
     "tie": "The lowest times of a case that the samples do not tell apart: “same”, or inconclusive.",
     "case": "One setting of an operator: its sizes and its mask.",
     "implementation": "Anything that computes an operator: a kernel of ours, a peer, a function of yours.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from fusescope.analysis.compare import columns
+from fusescope.analysis.compare import ratios
 from fusescope.analysis.compare.leaders import leaders
 from fusescope.analysis.compare.leaders import ranked as by_time
 from fusescope.charts import numbers, verdicts
@@ -60,10 +60,9 @@ def own_result(record: Record, records: Iterable[Record], baseline: str) -> str:
     if record is base or s is None or base is None or base.status != "ok":
         return f"{text}: {took}."
     word, against = verdict(record, baseline), numbers.time(base.time_of(s.of).median)
-    ends = verdicts.interval(word, s.low, s.high)
-    told = f"{took} against {against} of {short(baseline)}" + (
-        f" {ends}" if ends else verdicts.because(record)
-    )
+    told = f"{took} against {against} of {short(baseline)}{verdicts.evidence(record, word)}"
+    if word.startswith(verdicts.INCONCLUSIVE):
+        return f"{text}; whether it is faster is {word}: {told}."
     if not verdicts.decided(word):
         return f"{text}; its time is {word}: {told}."
     return f"{text} and {difference(s.median, word)}: {told}."
@@ -128,7 +127,7 @@ def against(
             text += f": {word} as {other}"
         else:
             text = f"{short(first.impl)} has the lowest time, {time(first)}, but is {word} "
-            text += f"against {other}" + (verdicts.because(first) if known.impl == baseline else "")
+            text += f"against {other}" + (verdicts.evidence(first, word) if known.impl == baseline else "")
     ours = next((r for r in rows if kind(r.impl) == "ours"), None)
     named = [("next", rest[0])] if rest else []
     if ours and ours not in (*said, *rest[:1]) and ours.impl != reference:
@@ -147,9 +146,11 @@ def _over(record: Record, other: Record, baseline: str) -> tuple[float, str]:
     """(speed-up over another record of the case, its verdict)."""
     if other.impl == baseline and record.speedup:
         return record.speedup.median, verdict(record, baseline)
-    times = compared_time(record), compared_time(other)
-    found = columns.ratio(times[1], times[0], record.speedup.of if record.speedup else record.main)
-    return times[1].median / times[0].median, found.words if found else "not compared"
+    found = ratios.over(other, record, record.speedup.of if record.speedup else record.main)
+    return (
+        compared_time(other).median / compared_time(record).median,
+        found.words if found else "not compared",
+    )
 
 
 def _of_one(records: list[Record], baseline: str, tops: list[Record]) -> str:
@@ -176,8 +177,8 @@ def _of_one(records: list[Record], baseline: str, tops: list[Record]) -> str:
         text += f" {verdicts.interval(word, first.speedup.low, first.speedup.high)}, {took}"
     elif first.speedup:
         text = f"{_right(records)}; none is proven faster than {short(baseline)}: "
-        ends = verdicts.interval(word, first.speedup.low, first.speedup.high)
-        text += f"{name} is first with {took}, {word}{' ' * bool(ends)}{ends}{verdicts.because(first)}"
+        text += f"{name} is first with {took}, {word}"
+        text += verdicts.evidence(first, word)
     else:
         text = f"{name} has the lowest time, {took}; {short(baseline)} has none to compare with"
     return f"{text}{_next(first, others, baseline, tied)}."

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from fusescope.analysis.compare.leaders import compared_time
 from fusescope.charts import numbers
-from fusescope.core.records import Record
+from fusescope.core.records import BenchSpec, Record, Time
+from fusescope.core.verdict import LEFT_OPEN, of_interval
 
 INCONCLUSIVE = "inconclusive"
-_FEW = 30
-"""Samples below which an interval over rounds is wide whatever they are (analysis/statistics.py)."""
+_FEW = 40
+"""Samples up to which an interval is wide whatever they are (``analysis.statistics.allowance``)."""
 
 
 def decided(text: str) -> bool:
@@ -29,20 +30,35 @@ def headline(ratio: float, text: str) -> str:
 
 
 def because(record: Record) -> str:
-    """What the comparison of a record with the baseline lacks, as a clause after a colon: ": 18 samples are
-    too few to tell"; "" where it has a verdict."""
-    speedup, time = record.speedup, compared_time(record)
-    if speedup is None or speedup.verdict != INCONCLUSIVE:
+    """Why the comparison of a record with the baseline is inconclusive, as a clause after a colon: ": the
+    interval of 18 samples includes 1"; "" where it has a verdict."""
+    s, time = record.speedup, compared_time(record)
+    if s is None or s.verdict != INCONCLUSIVE:
         return ""
-    if unknown(speedup.low, speedup.high):
+    if unknown(s.low, s.high):
         return f": {no_interval(record)}"
-    if not speedup.converged:
-        return ": sampling did not converge"
-    if time and time.n < _FEW:
-        return f": {time.n} samples are too few to tell"
-    if speedup.low <= 1 + speedup.same_within and speedup.high >= 1 - speedup.same_within:
-        return f": the interval crosses the band of {100 * speedup.same_within:.3g} % around 1"
-    return ": the interval is wider than the difference"
+    count = f"the interval of {time.n:,} samples" if time and time.n <= _FEW else "the interval"
+    if s.sampled and of_interval(s.median, *s.sampled, s.same_within) != INCONCLUSIVE:
+        return f": {_not_converged(time)}, so a factor of {LEFT_OPEN:g} either way is left open"
+    if s.low <= 1 <= s.high:
+        return f": {count} includes 1"
+    return f": {count} ends in the band of {100 * s.same_within:.3g} % around 1"
+
+
+def evidence(record: Record, word: str) -> str:
+    """What stands behind a ratio: its interval, and why it is inconclusive; the reason alone where there is
+    no interval. " [0.549, 1.36]: the interval of 14 samples includes 1"."""
+    s = record.speedup
+    shown = "" if unknown(s.low, s.high) else f" {interval(word, s.low, s.high)}"
+    return shown + because(record)
+
+
+def _not_converged(time: Time | None) -> str:
+    if time and time.n < BenchSpec.min_samples:
+        return f"{time.n:,} {'sample is' if time.n == 1 else 'samples are'} too few to converge"
+    if time and time.converged:
+        return "the baseline did not converge, or took another number of samples per turn"
+    return "sampling did not converge"
 
 
 def interval(text: str, low: float, high: float) -> str:
@@ -53,8 +69,10 @@ def interval(text: str, low: float, high: float) -> str:
 
 def no_interval(record: Record) -> str:
     """Why the interval of a record's speed-up is unknown: "10 samples are too few for an interval"."""
-    time = compared_time(record)
-    return f"{time.n if time else 'the'} samples are too few for an interval"
+    s, time = record.speedup, compared_time(record)
+    if s and s.processes > 1:
+        return f"{s.processes} processes that differ this much are too few for an interval"
+    return f"{time.n if time else 'its'} samples that differ this much are too few for an interval"
 
 
 def with_interval(headline: str, text: str, low: float, high: float) -> str:

@@ -19,7 +19,7 @@ from fusescope.core.schema.extra import Extra
 from fusescope.core.schema.lines import encode
 from fusescope.core.schema.run_files import check_spec
 from fusescope.core.schema.typed import build, plain
-from fusescope.core.verdict import SAME_WITHIN, of_interval, words
+from fusescope.core.verdict import SAME_WITHIN, of_interval, shown, words
 
 STATUSES = ("ok", "wrong", "unsupported", "oom", "timeout", "crashed", "error")
 MODES = ("eager", "eager_cold", "graph", "graph_cold")
@@ -81,9 +81,9 @@ class Accuracy:
 @dataclass(frozen=True)
 class Speedup:
     """The ratio of the shown medians, baseline / this (> 1 is faster), with its 95 % interval over paired
-    rounds and, for more than one process, over processes (analysis/statistics.py). The verdict follows from
-    the interval, the band ``same_within`` and whether both times converged: what a file says of it is not
-    read."""
+    rounds and, for more than one process, over processes (analysis/statistics.py). Where it did not converge
+    the interval is wider (``core.verdict.shown``) than that of the rounds, ``sampled``. The verdict follows
+    from the interval and the band ``same_within`` alone: what a file says of it is not read."""
 
     of: str = field(metadata={"choices": MODES})
     median: float
@@ -92,11 +92,17 @@ class Speedup:
     verdict: str = field(init=False)
     same_within: float = SAME_WITHIN
     processes: int = 1
-    converged: bool = True
+    converged: bool | None = None
+    sampled: tuple[float, ...] | None = None
 
     def __post_init__(self):
-        kind = of_interval(self.median, self.low, self.high, self.same_within, self.converged)
-        object.__setattr__(self, "verdict", kind)
+        if self.sampled and len(self.sampled) != 2:
+            raise ValueError("sampled is the low and the high end of an interval")
+        ends = self.low, self.high
+        known, low, high = shown(self.median, *ends, self.same_within, self.converged)
+        sampled = None if known else self.sampled or ends
+        kind = of_interval(self.median, low, high, self.same_within)
+        vars(self).update(low=low, high=high, verdict=kind, converged=known, sampled=sampled)
 
     @property
     def words(self) -> str:

@@ -20,14 +20,14 @@ from typing import Protocol
 
 from fusescope.analysis.statistics import converged, enough, median_interval, ratio_interval
 from fusescope.core.records import BenchSpec, Speedup, Time
-from fusescope.core.verdict import SAME_WITHIN
+from fusescope.core.verdict import LEFT_OPEN, SAME_WITHIN
 from fusescope.measure import failures
 from fusescope.measure.timing.timer import TURN_MS, Sampler, samples_a_turn
 
 # unless the budget ends before: fewer pairs leave an allowance to the interval (analysis/statistics.py)
 WANTED_ROUNDS = 60
 FEWEST_ROUNDS = 5  # whatever the budget
-ALIKE = 1.5  # times as slow as the baseline, or as fast, is about as fast
+ALIKE = LEFT_OPEN  # times as slow as the baseline, or as fast, is about as fast
 FEW_A_TURN = 3  # samples, of which the first is not yet one of many
 LOOKS = 1.5  # times as many rounds at the next look: each look is one more chance to stop on a mistake
 MOVING = 0.25  # of the time of sampling that moving buffers may take
@@ -208,9 +208,10 @@ class _Mover:
 
 def speedup(baseline: Series, other: Series, stop: Stop = Stop()) -> Speedup:
     """The comparison of two series of the same rounds: the ratio of their medians as shown, its interval over
-    the paired rounds, and the verdict that follows."""
+    the paired rounds, which reaches LEFT_OPEN either way at least where a median is not known well enough or
+    the two did not sample alike, and the verdict that follows."""
     if baseline is other:
-        return Speedup(other.mode, 1.0, 1.0, 1.0, stop.same_within)
+        return Speedup(other.mode, 1.0, 1.0, 1.0, stop.same_within, converged=True)
     pairs = [(plain.median(b), plain.median(o)) for b, o in zip(baseline.rounds, other.rounds)]
     shown = plain.median(baseline.flat) / plain.median(other.flat)
     interval = ratio_interval([b for b, _ in pairs], [o for _, o in pairs], shown)

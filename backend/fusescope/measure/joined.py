@@ -94,7 +94,7 @@ def _speedup(several: Sequence[Record], baselines: Sequence[Record | None], stop
         return replace(ratios[0], processes=len(several))
     own, base = [r.time_of(mode) for r in several], [b.time_of(mode) for b in baselines]
     apart = _apart(base, own)
-    within = [Interval(s.median, s.low, s.high) for s in ratios]
+    within = [Interval(s.median, *(s.sampled or (s.low, s.high))) for s in ratios]
     interval = ratio_of_processes([s.median for s in ratios], within, math.exp(apart))
     far = abs(apart) > math.log(ALIKE)  # where the first sample of a turn does not decide (compare.py)
     known = far and all(t.converged for t in (_time(base, stop, apart), _time(own, stop, apart)))

@@ -187,7 +187,9 @@ def headline(look: views.Look, box=None) -> None:
         if costs:
             _options(look, costs)
     if look.baseline != baseline_of(look.run, look.records):
-        st.caption("Ratios of the medians, with intervals made of those of the two times: not paired.")
+        st.caption(
+            "Ratios of the medians; the intervals are made of those over the run's baseline: not paired."
+        )
     fig = cached_chart.once(("headline", *look.key), lambda: _headline(look))
     with st.container(key=f"wide-chart-{look.run.id}" if _wide(look) else None):
         elements.chart(fig, f"{look.run.id}-speedup", look.tidy, says=_says(look))

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from fusescope.analysis.scaling.measured import Series
-from fusescope.charts import numbers
+from fusescope.charts import numbers, verdicts
 from fusescope.charts.scaling.devices import SCHEMES, Predicted
 from fusescope.core.records import Record
 from pages._ui.widgets import html_table
@@ -40,7 +40,7 @@ def sentence(records: Sequence[Record], series: Sequence[Series], baseline: str)
     if best.speedup.verdict == "inconclusive":
         return (
             f"Inconclusive (too noisy): the shortest time is that of {best.impl} on {n} devices, "
-            f"{numbers.ratio(ratio)} the speed of one."
+            f"{numbers.ratio(ratio)} the speed of one{verdicts.evidence(best, best.speedup.words)}."
         )
     said = f"{best.impl} on {n} devices is {numbers.faster(ratio)} than"
     tied = _tied(best, [r for r, *_ in strong])

@@ -9,8 +9,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusescope.analysis.statistics import enough
-from fusescope.core.records import HEADLINE, BenchSpec, Record, Run, Speedup, Time
+from fusescope.analysis.compare.ratios import over, ratio
+from fusescope.core.records import HEADLINE, Record, Run, Speedup, Time
 from fusescope.core.verdict import SAME_WITHIN
 
 BY = ("run", "GPU", "commit", "dtype", "mask", "implementation")
@@ -117,35 +117,6 @@ def helpful(sources: Sequence[Source], left_out: Collection[str] = ()) -> dict[s
     return {k: n for k, n in sorted(more.items(), key=lambda kn: -kn[1]) if n > had}
 
 
-def ratio(base: Time, other: Time, mode: str, within: float = SAME_WITHIN) -> Speedup | None:
-    """base / other of two times that were not sampled in turn, with the widest interval that their 95 %
-    intervals allow. It knows nothing of rounds: one of few paired rounds is wider, for a second speed that
-    has not shown itself (statistics.allowance). Inconclusive where one of them did not converge, which a
-    record says for its own baseline, and is not known well enough for this difference either."""
-    if min(base.low, other.low, other.median) <= 0:
-        return None
-    value, low, high = base.median / other.median, base.low / other.high, base.high / other.low
-    converged = all(_known(time, math.log(value)) for time in (base, other))
-    return Speedup(mode, value, low, high, same_within=within, converged=converged)
-
-
-def as_sampled(base: Record, other: Record, mode: str) -> Speedup | None:
-    """base / other with the interval over paired rounds, where ``base`` was the baseline of the other's run:
-    of few rounds that is wider than the two times tell. None elsewhere. The ratio is of the very medians,
-    which names the baseline."""
-    s, own = other.speedup, base.speedup
-    if not (s and own and s.of == own.of == mode and own.low == own.high == 1.0):
-        return None
-    medians = base.time_of(mode).median / other.time_of(mode).median
-    return s if math.isclose(s.median, medians, rel_tol=1e-9) else None
-
-
-def _known(time: Time, difference: float) -> bool:
-    width = (time.high - time.low) / time.median
-    least = time.n >= BenchSpec.min_samples
-    return time.converged or (least and width < enough(BenchSpec.precision, difference))
-
-
 def _check(sources, by: str, left_out: Collection[str], columns: Sequence[str]) -> None:
     if by not in BY:
         raise ValueError(f"columns are by {', '.join(BY)}, not {by!r}")
@@ -211,13 +182,18 @@ def _filled(cell: Cell, base: Cell, mode: str | None) -> Cell:
     time = record.time_of(mode) if mode else record.time
     compared = None
     if mode and cell is not base and base.record and base.record.time:
-        compared = _paired(cell, base, mode) or ratio(
-            base.record.time_of(mode),
-            time,
-            mode,
-            record.speedup.same_within if record.speedup else SAME_WITHIN,
-        )
+        compared = _paired(cell, base, mode) or between(base, cell, mode)
     return Cell(cell.status, record, cell.run, time, compared)
+
+
+def between(base: Cell, cell: Cell, mode: str) -> Speedup | None:
+    """The ratio of two cells of a row, both with a time of this mode: ``ratios.over`` of one case, else of
+    the two times alone."""
+    first, second = base.record, cell.record
+    if first.case_key == second.case_key:
+        return over(first, second, mode)
+    within = second.speedup.same_within if second.speedup else SAME_WITHIN
+    return ratio(first.time_of(mode), second.time_of(mode), mode, within)
 
 
 def _paired(cell: Cell, base: Cell, mode: str) -> Speedup | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fusescope.analysis.compare import columns
+from fusescope.analysis.compare import ratios
 from fusescope.core.records import HEADLINE, Record, Time
 
 
@@ -28,25 +28,12 @@ def leaders(records: Iterable[Record]) -> list[Record]:
 
 
 def proven_faster(record: Record, other: Record) -> bool:
-    """Whether a record is faster than another one of its case, by the intervals of both times and, where the
-    run compared just these, by the paired interval as well."""
+    """Whether a record is faster than another one of its case, by the interval of ``ratios.over``."""
     mode = next((m for m in HEADLINE if record.time_of(m) and other.time_of(m)), None)
-    if mode is None:
-        return False
-    within = record.speedup.same_within if record.speedup else columns.SAME_WITHIN
-    found = columns.ratio(other.time_of(mode), record.time_of(mode), mode, within)
-    if found is None or found.verdict != "faster":
-        return False
-    if _is_baseline(other) and record.speedup:
-        return record.speedup.verdict == "faster"
-    return not (_is_baseline(record) and other.speedup) or other.speedup.verdict == "slower"
+    found = ratios.over(other, record, mode) if mode else None
+    return found is not None and found.verdict == "faster"
 
 
 def compared_time(record: Record) -> Time | None:
     """The time that belongs to the speed-up: that of the mode which was compared."""
     return record.time_of(record.speedup.of) if record.speedup else record.time
-
-
-def _is_baseline(record: Record) -> bool:
-    s = record.speedup
-    return s is not None and s.median == s.low == s.high == 1.0

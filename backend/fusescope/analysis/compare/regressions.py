@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fusescope.analysis.compare.columns import ratio
+from fusescope.analysis.compare.ratios import ratio
 from fusescope.core import same_code
 from fusescope.core.records import HEADLINE, Speedup, Time
 

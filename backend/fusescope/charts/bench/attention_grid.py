@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from fusescope.analysis.compare import columns
-from fusescope.charts import axes, captions, numbers, template
+from fusescope.analysis.compare import ratios
+from fusescope.charts import axes, captions, numbers, template, verdicts
 from fusescope.charts.colours import OURS, kind, short
-from fusescope.core.records import Record
+from fusescope.core.records import Record, Speedup
 
 _ROW, _MOST = 24, 60  # pixels per cell of the list; most cells in it
 _DENSE = ("full", "causal")
@@ -28,8 +28,7 @@ _NOT_PEERS = ("composed",)  # made of this project's own operators
 @dataclass(frozen=True)
 class Cell:
     """One mask on one shape (and dtype and device): times in ms by ``mode``; ratio is best peer over ours,
-    above 1 = ours is faster; verdict: of core.verdict, from the paired interval where a run has it, else
-    from the intervals of the two times."""
+    above 1 = ours is faster; compared: with its interval (``analysis.compare.ratios.over``)."""
 
     mask: str
     shape: str
@@ -42,12 +41,16 @@ class Cell:
     peer_ms: float
     tflops: float
     executed_tflops: float
-    verdict: str
+    compared: Speedup | None
     case: str  # its parameters, as JSON
 
     @property
     def ratio(self) -> float:
         return self.peer_ms / self.ours_ms
+
+    @property
+    def verdict(self) -> str:
+        return self.compared.verdict if self.compared else OPEN
 
 
 def cells(records: Iterable[Record], mode: str = "graph") -> list[Cell]:
@@ -57,12 +60,8 @@ def cells(records: Iterable[Record], mode: str = "graph") -> list[Cell]:
     """
     found: dict[tuple, dict[str, Record]] = {}
     for r in records:
-        if (
-            r.op == "attention"
-            and r.status == "ok"
-            and r.time_of(mode) is not None
-            and r.impl not in _NOT_PEERS
-        ):
+        timed = r.op == "attention" and r.status == "ok" and r.time_of(mode) is not None
+        if timed and r.impl not in _NOT_PEERS:
             found.setdefault((r.case_key, r.dtype), {})[r.impl] = r
     made = []
     for group in found.values():
@@ -85,7 +84,7 @@ def _cell(best: Record, rival: Record, mode: str) -> Cell:
     )
     extra = f" + {c['bias']} bias" if c.get("bias", "none") != "none" else ""
     own, other = best.time_of(mode), rival.time_of(mode)
-    ms, compared = own.median, columns.as_sampled(rival, best, mode) or columns.ratio(other, own, mode)
+    ms = own.median
     return Cell(
         c["mask"] + extra,
         shape,
@@ -98,7 +97,7 @@ def _cell(best: Record, rival: Record, mode: str) -> Cell:
         other.median,
         best.tflops.effective * best.ms / ms,
         best.tflops.executed * best.ms / ms,
-        compared.verdict if compared else OPEN,
+        ratios.over(rival, best, mode),
         json.dumps(dict(c), sort_keys=True),
     )
 
@@ -291,10 +290,11 @@ def mask_name(text: str) -> str:
 
 
 def _hover(c: Cell) -> str:
+    interval = verdicts.interval("", c.compared.low, c.compared.high) if c.compared else ""
     lines = [
         f"<b>{mask_name(c.mask)}</b> {c.shape}, {c.dtype}",
         f"{short(c.ours)} {numbers.time(c.ours_ms)}",
         f"best peer: {short(c.peer)} {numbers.time(c.peer_ms)}",
-        f"{numbers.ratio(c.ratio)}{', not proven' if _doubt(c) else ''}, {captions.mode(c.mode)}",
+        f"{numbers.ratio(c.ratio)} {interval}{', not proven' if _doubt(c) else ''}, {captions.mode(c.mode)}",
     ]
     return "<br>".join(lines)

@@ -30,9 +30,9 @@ def sentence(comparison: Comparison) -> str:
 
 def _fastest(row: Row) -> int | None:
     """The column that is proven faster than each other one of a row; None without one."""
-    times = [cell.time for cell in row.cells]
-    first = min(range(len(times)), key=lambda n: times[n].median)
-    found = [columns.ratio(time, times[first], row.mode) for n, time in enumerate(times) if n != first]
+    first = min(range(len(row.cells)), key=lambda n: row.cells[n].time.median)
+    others = [cell for n, cell in enumerate(row.cells) if n != first]
+    found = [columns.between(other, row.cells[first], row.mode) for other in others]
     return first if all(r and r.verdict == "faster" for r in found) else None
 
 

@@ -8,7 +8,7 @@ import threading
 
 from fusescope.core.errors import RunError
 from fusescope.core.records import MODES
-from fusescope.core.verdict import SAME_WITHIN
+from fusescope.core.verdict import LEFT_OPEN, SAME_WITHIN
 
 _TIME = "STRUCT(median DOUBLE, low DOUBLE, high DOUBLE, n BIGINT, converged BOOLEAN)"
 LINE = {  # a line of results.jsonl: the schema is given, so that no odd line can change it
@@ -27,15 +27,20 @@ LINE = {  # a line of results.jsonl: the schema is given, so that no odd line ca
 }
 _OF_A_TIME = ("median", "low", "high", "n", "converged")
 _BAND = f"coalesce(speedup.same_within, {SAME_WITHIN})"
+_MEDIAN, _ENDS = "speedup.median", ("speedup.low", "speedup.high")
+_KNOWN = f"""coalesce(speedup.converged, NOT coalesce(0 < {_ENDS[0]} AND {_ENDS[0]} <= {_MEDIAN}
+    AND {_MEDIAN} <= {_ENDS[1]} AND isfinite({_ENDS[1]}) AND ({_ENDS[0]} > 1 + {_BAND}
+    OR {_ENDS[1]} < 1 - {_BAND}) AND ln({_ENDS[1]} / {_ENDS[0]}) > abs(ln({_MEDIAN})), false))"""
+LOW = f"CASE WHEN {_KNOWN} THEN {_ENDS[0]} ELSE least({_ENDS[0]}, {_MEDIAN} / {LEFT_OPEN}) END"
+HIGH = f"CASE WHEN {_KNOWN} THEN {_ENDS[1]} ELSE greatest({_ENDS[1]}, {_MEDIAN} * {LEFT_OPEN}) END"
+"""core.verdict.shown in SQL."""
 VERDICT = f"""CASE
-    WHEN speedup IS NULL OR speedup.median IS NULL THEN NULL
-    WHEN NOT coalesce(speedup.converged, true) THEN 'inconclusive'
-    WHEN NOT coalesce(0 < speedup.low AND speedup.low <= speedup.median AND speedup.median <= speedup.high
-        AND isfinite(speedup.high), false) THEN 'inconclusive'
-    WHEN speedup.low >= 1 - {_BAND} AND speedup.high <= 1 + {_BAND} THEN 'same'
-    WHEN ln(speedup.high / speedup.low) > abs(ln(speedup.median)) THEN 'inconclusive'
-    WHEN speedup.low > 1 + {_BAND} THEN 'faster'
-    WHEN speedup.high < 1 - {_BAND} THEN 'slower'
+    WHEN speedup IS NULL OR {_MEDIAN} IS NULL THEN NULL
+    WHEN NOT coalesce(0 < ({LOW}) AND ({LOW}) <= {_MEDIAN} AND {_MEDIAN} <= ({HIGH})
+        AND isfinite({HIGH}), false) THEN 'inconclusive'
+    WHEN ({LOW}) >= 1 - {_BAND} AND ({HIGH}) <= 1 + {_BAND} THEN 'same'
+    WHEN ({LOW}) > 1 + {_BAND} THEN 'faster'
+    WHEN ({HIGH}) < 1 - {_BAND} THEN 'slower'
     ELSE 'inconclusive' END"""
 """core.verdict.of_interval in SQL: what a line says of its verdict is not read."""
 _FLAT = ", ".join(
@@ -49,7 +54,7 @@ _FLAT = ", ".join(
             for field in _OF_A_TIME
         ),
         'speedup."of" AS speedup_of, speedup.median AS speedup',
-        "speedup.low AS speedup_low, speedup.high AS speedup_high",
+        f"{LOW} AS speedup_low, {HIGH} AS speedup_high",
         f"{VERDICT} AS verdict",
         "tflops.effective AS tflops_effective, tflops.executed AS tflops_executed, gbps, throttled",
         "resources.registers, resources.shared, resources.spills, resources.occupancy, backend, source_hash",
