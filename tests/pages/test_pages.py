@@ -104,7 +104,7 @@ def test_the_library_says_what_runs_found_and_what_limits_a_profiled_program(dra
         ("20261122-101419-search-08e5a9", "1.92× unfused, 28.0 µs"),
         ("20261126-060012-selfcheck-124762", "85 passed, 0 failed, 0 open"),
         ("20261127-092441-parallel-498ef5", "fused-dp4 5.16× sdpa"),
-        ("20261126-232952-parallel-c90ffa", "sdpa-dp2 fastest in 1 of 2, 1 tied"),
+        ("20261126-232952-parallel-c90ffa", "sdpa-dp2 fastest in 2 of 2"),
     ],
 )
 def test_the_library_says_what_other_kinds_found(draw, profiles, run, found):
