@@ -126,6 +126,22 @@ def test_against_a_reference_that_leads_but_not_for_sure():
     assert sentences.against([BASE, slower], "sdpa", "sdpa").startswith("sdpa, 810 µs, is the fastest; next")
 
 
+def test_a_sentence_of_ties_alone_begins_as_a_sentence():
+    """ "two or more tie in 8 of 8 cases": no two of them stand out."""
+    names = ("a", "b", "c", "d", "e")
+    cases = [replace(BASE, case={"seq": n}) for n in (1, 2)]
+    rows = [
+        replace(timed(i, 0.8 + 0.001 * k, (1.01, 0.5, 1.9)), case=b.case)
+        for b in cases
+        for k, i in enumerate(names)
+    ]
+    known = replace(timed("z", 0.4, (2.0, 1.9, 2.1)), case=cases[0].case)
+    near = [replace(timed(i, 0.4, (2.0, 1.2, 3.4)), case=cases[0].case) for i in names]
+    assert sentences.result([*cases, *rows[len(names) :], known, *near], "sdpa").startswith(
+        "Two or more tie in 2 of 2"
+    )
+
+
 def test_the_second_may_be_as_fast_only_where_the_intervals_over_the_baseline_leave_it_open():
     """Two that share a baseline are compared through it: their times alone tell equals apart too often."""
     second = timed("flash4", 0.25, (3.2, 3.1, 3.3))

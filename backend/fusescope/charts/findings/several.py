@@ -77,7 +77,7 @@ def _ties(tops: Sequence[list[Record]], total: int) -> str:
     of = f" of {total} cases" if tied.total() == len(tops) else ""
     most, count = tied.most_common(1)[0]
     if len(most) > _NAMED or 2 * count < tied.total():
-        return f"two or more tie in {tied.total()}{of}"
+        return f"{'Two' if of else 'two'} or more tie in {tied.total()}{of}"  # of all: it begins the sentence
     rest = tied.total() - count
     return f"{_listed(sorted(most))} tie in {count}{of}" + (f", others in {rest}" if rest else "")
 
