@@ -3,40 +3,14 @@
 from dataclasses import replace
 
 import pytest
+from compared_records import BASE, FAST, FEW, NEXT, SLOW, timed, without
 
 from fusescope.analysis import rebase
-from fusescope.analysis.compare.leaders import leaders
+from fusescope.analysis.compare.leaders import leaders, ranked
 from fusescope.charts import sentences, tables, verdicts
 from fusescope.charts.bench import pairs, speedup, sweep
 from fusescope.charts.findings import brief
-from fusescope.core.records import Accuracy, Record, Speedup, Time, Times
-
-PROBLEM = "it failed"
-
-
-def timed(impl: str, ms: float, speedup: tuple[float, float, float] | None = None, **case):
-    """A correct record; ``speedup``: median and interval over "sdpa"."""
-    return Record(
-        "attention",
-        impl,
-        {"seq": 512} | case,
-        "float16",
-        "cuda:0",
-        "ok",
-        accuracy=Accuracy(1e-4, 1e-4, 1.0, "float64"),
-        time_ms=Times(eager=Time(ms, ms * 0.99, ms * 1.01, 90, True)),
-        speedup=Speedup("eager", *speedup[:3]) if speedup else None,
-    )
-
-
-def without(impl: str, status: str, **case):
-    return Record("attention", impl, {"seq": 512} | case, "float16", "cuda:0", status, reason=PROBLEM)
-
-
-BASE = timed("sdpa", 0.81, (1.0, 1.0, 1.0))
-FAST = timed("v5_parts", 0.146, (5.55, 5.54, 5.61))
-NEXT = timed("v4_scheduled", 0.178, (4.56, 4.55, 4.57))
-SLOW = timed("eager", 2.0, (0.0975, 0.0970, 0.0980))
+from fusescope.core.records import Speedup, Time, Times
 
 
 @pytest.mark.parametrize(
@@ -330,14 +304,11 @@ def test_a_list_says_what_the_sentence_of_the_page_says(record, says):
 def test_order_follows_the_times_that_are_shown():
     """An old run's paired ratio may contradict the medians: nothing stands above what took less time."""
     slower_median = timed("v5_parts", 0.20, (5.55, 5.54, 5.61))
-    assert [r.impl for r in sentences.ranked([BASE, slower_median, NEXT], "sdpa")] == [
+    assert [r.impl for r in ranked([BASE, slower_median, NEXT])] == [
         "v4_scheduled",
         "v5_parts",
         "sdpa",
     ]
-
-
-FEW = timed("fast", 0.5, (1.62, 1.62e-3, 1620.0))  # of too few rounds: nothing is known
 
 
 def test_an_interval_that_is_unknown_is_not_shown_but_said():
@@ -382,34 +353,3 @@ def test_what_is_too_noisy_claims_nothing():
         "All 2 are correct; none is proven faster than sdpa, the baseline"
     )
     assert not sentences.noisy([], "sdpa")
-
-
-MINE = "/home/me/mine.py:fast"
-
-
-@pytest.mark.parametrize(
-    ("record", "says"),
-    [
-        (
-            timed(MINE, 0.83, (0.976, 0.970, 0.980)),
-            "and 2.5 % slower: 830 µs against 810 µs of sdpa [1.02, 1.03].",
-        ),
-        (timed(MINE, 0.27, (3.0, 2.9, 3.1)), "and 3.00× faster: 270 µs against 810 µs of sdpa [2.90, 3.10]."),
-        (
-            timed(MINE, 0.81, (1.0, 0.8, 1.2)),
-            "; whether it is faster is inconclusive (too noisy): 810 µs "
-            "against 810 µs of sdpa [0.800, 1.20]: the interval includes 1.",
-        ),
-        (timed(MINE, 0.81), ": 810 µs."),
-    ],
-)
-def test_an_own_function_is_said_to_be_correct_and_how_fast(record, says):
-    text = sentences.result([BASE, record], "sdpa")
-    assert text.startswith("mine.py:fast is correct (worst error 0.0001, as sdpa)") and says in text
-    assert "fastest" not in text and "fastest" in sentences.result([BASE, record, FAST], "sdpa")
-
-
-@pytest.mark.parametrize(("status", "word"), [("wrong", "wrong and was not timed"), ("crashed", "crashed")])
-def test_an_own_function_without_a_time_says_why(status, word):
-    text = sentences.result([BASE, without(MINE, status)], "sdpa")
-    assert word in text and PROBLEM in text and "correct" not in text

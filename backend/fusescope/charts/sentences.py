@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from fusescope.analysis.compare import ratios
-from fusescope.analysis.compare.leaders import leaders
-from fusescope.analysis.compare.leaders import ranked as by_time
+from fusescope.analysis.compare.leaders import leaders, ranked
 from fusescope.charts import numbers, verdicts
 from fusescope.charts.bench.speedup import STATUS_WORDS, value_of, verdict
 from fusescope.charts.colours import kind, short
@@ -18,19 +17,14 @@ from fusescope.core.records import Record
 _FAILED = ("oom", "timeout", "crashed", "error")
 
 
-def ranked(records: Iterable[Record], baseline: str) -> list[Record]:
-    """The correct records of one case with a time, fastest first (``leaders.ranked``)."""
-    return by_time(records)
-
-
 def result(records: list[Record], baseline: str, measured: list[Record] | None = None) -> str:
     """The result of a comparison; "" without a record.
 
     One case: what the user's own are against the baseline; the fastest implementation with its speed-up,
     interval and time, the next one, and what failed.
     Several: how often each is proven fastest, and the geometric mean and the worst of the best speed-ups.
-    measured: the same records over the run's own baseline, where ``baseline`` is another one; the fastest are
-    told by these.
+    measured: the same records over the run's own baseline, where ``baseline`` is another one; by these
+    it is decided which are the fastest.
     """
     groups = several.cases(records)
     if not groups:
@@ -103,7 +97,7 @@ def against(
     more: what stands behind a time, as ", 167 tokens/s".
     """
     time = lambda record: numbers.time(compared_time(record).median) + more(record)  # noqa: E731
-    rows = ranked(records, baseline)
+    rows = ranked(records)
     if not rows:
         return "no implementation has a valid time"
     first, rest = rows[0], [r for r in rows[1:] if r.impl != reference]
@@ -155,7 +149,7 @@ def _over(record: Record, other: Record, baseline: str) -> tuple[float, str]:
 
 def _of_one(records: list[Record], baseline: str, tops: list[Record]) -> str:
     """``tops``: those that may be the fastest; one alone is."""
-    rows = ranked(records, baseline)
+    rows = ranked(records)
     if not rows:
         return "No implementation has a valid time."
     first, others = rows[0], rows[1:]
@@ -195,7 +189,7 @@ def noisy(records: Iterable[Record], baseline: str) -> bool:
     """Whether, of one case, sampling was too noisy to say whether the first, or next to the baseline the
     second, differs from the baseline: the order is then no result."""
     groups = several.cases(records)
-    rows = ranked(groups[0], baseline) if len(groups) == 1 else []
+    rows = ranked(groups[0]) if len(groups) == 1 else []
     judged = rows[1:2] if rows and rows[0].impl == baseline else rows[:1]
     return any(verdict(r, baseline).startswith(verdicts.INCONCLUSIVE) for r in judged)
 
