@@ -91,9 +91,9 @@ def test_weight_and_bias_may_be_left_out(given, device):
 def test_views_and_shapes(shape, view, device):
     x = view(torch.randn(shape, device=device))
     torch.testing.assert_close(softmax(x), torch.softmax(x, -1))
-    torch.testing.assert_close(
-        layernorm(x), torch.nn.functional.layer_norm(x, x.shape[-1:]), rtol=1e-5, atol=1e-5
-    )
+    # In float64: of two nearly equal columns PyTorch's own fp32 result is off by up to 4e-5.
+    right = torch.nn.functional.layer_norm(x.double(), x.shape[-1:])
+    torch.testing.assert_close(layernorm(x).double(), right, rtol=1e-6, atol=1e-6)
 
 
 def test_operands_that_do_not_fit(device):
