@@ -11,7 +11,7 @@ import streamlit as st
 from fusescope.charts import numbers
 from fusescope.core.machine import environment, nvml, usage
 from pages._ui.app import url
-from pages._ui.widgets import style
+from pages._ui.widgets import style, told
 from pages._ui.widgets.text import escape, md
 
 
@@ -47,7 +47,7 @@ def panel(state: url.State) -> None:
             state.ignored("device", f"{error}; {current()} is used instead")
     st.divider()
     if len(known) > 1:
-        st.session_state["device/widget"] = current()
+        told.tell("device/widget", current())
         st.selectbox(
             "Device",
             known,

@@ -11,6 +11,7 @@ from fusescope.charts import glossary
 from fusescope.core.records import Run
 from pages._ui.app import url
 from pages._ui.forms import linked
+from pages._ui.widgets import told
 
 
 def pick(
@@ -121,8 +122,11 @@ def slider(label: str, options: Iterable, key: str, kind: type = int, **settings
     """A slider over typical values with a box next to it that takes any: whichever moved last decides. The
     value is in the session under ``key``, for the caller to refuse where it is out of bounds."""
     known = sorted({*options, st.session_state[key]})
-    linked = f"{key}/slider"
-    st.session_state[linked] = st.session_state[key]
+    linked, offered = f"{key}/slider", f"{key}/offered"
+    if st.session_state.get(offered) != known:  # the browser counts places, and this one may have moved
+        st.session_state.pop(linked, None)
+        st.session_state[offered] = known
+    told.tell(linked, st.session_state[key])
     left, right = st.columns([5, 3], vertical_alignment="bottom", gap="small", wrap=False)
     with left:
         if len(known) > 1:

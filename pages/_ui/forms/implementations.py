@@ -12,6 +12,7 @@ from fusescope.charts.colours import short
 from fusescope.ops.base import Implementation
 from pages._ui.app import device, url
 from pages._ui.forms import own as own_kernels
+from pages._ui.widgets import told
 from pages._ui.widgets.text import md
 
 
@@ -39,7 +40,7 @@ def choose(
     added = [f for f in files if f not in st.session_state.get(seen, []) and f not in chosen]
     if added and chosen == usual:  # with eager alone: nobody asked for all others, some of which compile
         chosen = [n for n in chosen if n == "eager"]
-    st.session_state[key] = chosen + added
+    told.tell(key, chosen + added)
     st.session_state[seen] = files
     ideas = {i.name: i.idea for i in listed}
     help_text = "\n\n".join(f"**{n}**: {ideas.get(n, 'yours')}" for n in offered)

@@ -14,7 +14,7 @@ from fusescope.charts.masks import thumbnail as small
 from fusescope.core.schema import REQUIRED, Parameter
 from pages._ui.app import cached_chart, url
 from pages._ui.forms import fields, linked, mask_files
-from pages._ui.widgets import style
+from pages._ui.widgets import style, told
 
 FILE, NONE = "from a file", "none"
 _EXACT = 1 << 21
@@ -194,7 +194,7 @@ def _widget(key: str, p: Parameter, default: Any) -> Any:
     before = f"{key}/default"
     session = st.session_state
     if key not in session or (before in session and session[key] == session[before]):
-        session[key] = shown
+        told.tell(key, shown)
     session[before] = shown
     label, help_text = p.name.replace("_", " "), f"{p.help}; default {p.default_text}"
     if p.kind == "bool":
@@ -202,7 +202,8 @@ def _widget(key: str, p: Parameter, default: Any) -> Any:
     if p.kind.startswith("ints"):
         return st.text_input(label, key=key, help=help_text).strip()
     kind = float if p.kind == "float" else int
-    session[key] = kind(session[key])
+    if type(session[key]) is not kind:  # 5 where the parameter takes 0.5, too
+        session[key] = kind(session[key])
     typical = {kind(t) for t in p.typical} | {kind(default)}
     return fields.slider(label, typical, key, kind, help=help_text)
 

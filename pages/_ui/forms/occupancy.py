@@ -10,7 +10,7 @@ from fusescope.charts.escape import shown
 from fusescope.charts.numbers import plural
 from fusescope.charts.profile import occupancy as stairs
 from pages._ui.app import cached_chart, url
-from pages._ui.widgets import style
+from pages._ui.widgets import style, told
 
 _CCS = [f"{a}.{b}" for a, b in LIMITS]
 _BLOCKS = list(range(32, 1025, 32))
@@ -106,6 +106,7 @@ def _seed(state: url.State, start: dict, label: str) -> str:
             st.session_state[key] = value
     most = LIMITS[tuple(int(x) for x in st.session_state[f"{home}/cc"].split("."))].opt_in
     for name in ("static", "dynamic"):
-        st.session_state[f"{home}/{name}"] = min(int(st.session_state[f"{home}/{name}"]), most)
-    st.session_state[f"{home}/block"] = min(_BLOCKS, key=lambda b: abs(b - st.session_state[f"{home}/block"]))
+        told.tell(f"{home}/{name}", min(int(st.session_state[f"{home}/{name}"]), most))
+    block = st.session_state[f"{home}/block"]
+    told.tell(f"{home}/block", min(_BLOCKS, key=lambda b: abs(b - block)))
     return home

@@ -17,7 +17,7 @@ from fusescope.search.scheme.setting import Setting
 from pages._ui.app import cached_chart, callbacks, url
 from pages._ui.fusion import place, runs, verdict
 from pages._ui.fusion.runs import Layer
-from pages._ui.widgets import elements, html_table, style
+from pages._ui.widgets import elements, html_table, style, told
 from pages._ui.widgets.text import device_text, md, sentence
 
 START = "0001101010101010"
@@ -119,9 +119,9 @@ def code_of(state: url.State, asked: Layer | None) -> str:
             put(START)
     code = st.session_state[_VALID]
     bad = st.session_state.get(_BAD)
-    st.session_state[_CODE] = bad[0] if bad else code
-    st.session_state[_ATTENTION] = code[0] == "1"
-    st.session_state[_BITS] = [name for name, bit in zip(_NAMES, code[1:], strict=True) if bit == "1"]
+    told.tell(_CODE, bad[0] if bad else code)
+    told.tell(_ATTENTION, code[0] == "1")
+    told.tell(_BITS, [name for name, bit in zip(_NAMES, code[1:], strict=True) if bit == "1"])
     return code
 
 

@@ -13,6 +13,7 @@ from pages._ui.answer import answer
 from pages._ui.app import callbacks, device, jobs, run_data, url
 from pages._ui.profiler import collecting, data, importing
 from pages._ui.profiler.views import choice
+from pages._ui.widgets import told
 from pages._ui.widgets.text import md, run_name, sentence
 
 LOOK, IMPORT, NOW = data.LOOK, "Import a file", "Profile something now"
@@ -56,7 +57,7 @@ def _look(state: url.State) -> None:
     chosen = st.session_state[key]
     # a widget of its own: a browser may still send the line that a running job has changed since
     widget = f"{key}/widget"
-    st.session_state[widget] = chosen
+    told.tell(widget, chosen)
     st.selectbox(
         "profile",
         options,

@@ -14,7 +14,7 @@ from fusescope.store import files, timeline
 from pages._ui.app import cached_chart, url
 from pages._ui.profiler import cost, sentences
 from pages._ui.profiler.data import Profile
-from pages._ui.widgets import elements, style
+from pages._ui.widgets import elements, style, told
 
 _TELEMETRY = {
     "allocated_bytes": "allocated (sampled)",
@@ -39,7 +39,7 @@ def draw(state: url.State, found: Profile) -> None:
         key = state.seed(
             "series", usual, lambda text: [n for n in text.split("|") if n in series] or usual, found.id
         )
-        st.session_state[key] = [n for n in st.session_state[key] or () if n in series]
+        told.tell(key, [n for n in st.session_state[key] or () if n in series])
         chosen = st.multiselect("series", list(series), key=key, label_visibility="collapsed")
         state.keep("series", "|".join(chosen), "|".join(usual))
         shown = {n: series[n] for n in chosen}

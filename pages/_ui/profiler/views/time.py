@@ -16,7 +16,7 @@ from pages._ui.forms import fields
 from pages._ui.profiler import data, finding, sentences
 from pages._ui.profiler.data import Profile
 from pages._ui.routes import downloads, perfetto
-from pages._ui.widgets import elements, style
+from pages._ui.widgets import elements, style, told
 
 _BY = {
     "module → operator → kernel": (("module", "operator_name", "name"), ("module", "operator", "kernel")),
@@ -85,7 +85,7 @@ def line(state: url.State, found: Profile) -> None:
     key = state.seed(
         "lanes", usual, lambda text: [n for n in text.split("|") if n in lanes] or usual, found.id
     )
-    st.session_state[key] = [n for n in st.session_state[key] if n in lanes]
+    told.tell(key, [n for n in st.session_state[key] if n in lanes])
     pinned = "Pinned in this order while you zoom and search, and kept in the address"
     left, right = st.columns([3, 1], gap="small")
     chosen = left.multiselect("lanes", list(lanes), key=key, max_selections=_MOST_LANES, help=pinned)
