@@ -15,7 +15,7 @@ from fusescope.charts.colours import short
 from fusescope.charts.findings import options as of_options
 from fusescope.core.records import Record, Run
 from pages._ui.answer import matching, views, workers
-from pages._ui.app import cached_chart, jobs, run_data, url
+from pages._ui.app import cached_chart, jobs, redraw, run_data, url
 from pages._ui.forms import busy, fields
 from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md, reason_text, run_name, status_text
@@ -38,8 +38,11 @@ def draw(state: url.State, run_id: str, dimmed: bool = False, link: bool = True,
         case = case_picker(state, list(groups), run, first)
         over = compared_with(state, run, groups.get(case, records))
     if run.live:
-        follow(run_id, case, "implementations")
-        _live_view(run_id, case, fields.view(state, "view", views.NAMES))
+        follow(run_id, case, "implementations", begun=bool(records))
+        if records:
+            _live_view(run_id, case, fields.view(state, "view", views.NAMES))
+        else:
+            state.keep("view", state.query.get("view"))  # of views with nothing in them none is offered
     elif not records:
         st.caption("This run was cancelled before any result.")
     else:
@@ -115,11 +118,14 @@ def compared_with(state: url.State, run: Run, records: list[Record], usual: str 
     return chosen
 
 
-def follow(run_id: str, case: str, compared: str) -> None:
-    """The growing result of a running job, updated on its own."""
+def follow(run_id: str, case: str, compared: str, begun: bool = True) -> None:
+    """The growing result of a running job, updated on its own. Where the page was drawn without a record (not
+    ``begun``), the first one has it drawn once more."""
 
     def body(run: Run) -> None:
         records = run_data.records(run.id)
+        if records and not begun:
+            redraw.whole_page()
         if records:
             headline(look(run, records, case))
         else:

@@ -36,7 +36,8 @@ def sentence(text: str, seq_q: int, seq_k: int) -> str:
         said += f" Not measured at {_length(seq_q, seq_k)}."
         where = f"Nearest, {_length(first.seq, first.seq_k)} (ideal {numbers.ratio(first.ideal)}): achieved"
     share = numbers.percent(first.share)
-    return f"{said} {where} **{numbers.ratio(first.gain)}**, {share} of it: {md(short(first.impl))}."
+    by = f"{md(short(first.impl))} at {achieved.shape(first)}"
+    return f"{said} {where} **{numbers.ratio(first.gain)}**, {share} of it: {by}."
 
 
 def draw(text: str, seq_q: int, seq_k: int) -> None:

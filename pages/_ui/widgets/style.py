@@ -11,6 +11,7 @@ import streamlit as st
 # A document's code wraps and is one colour: no key scrolls a code block of Streamlit's Markdown, and the
 # colours of its comments and keywords are below AA contrast.
 # What renews itself keeps its height (fs-slot): it never moves what is below it under a visitor's hand.
+# Toasts are at the bottom: at the top they cover "Copy link".
 # A chart's buttons are under it, in the row of its CSV, where they cover no text; a mask has a margin.
 _CSS = """
 <style>
@@ -32,8 +33,10 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-muted { opacity: .78; }
 .fs-line { font-family: monospace; font-size: .76rem; white-space: nowrap; overflow: hidden;
     text-overflow: ellipsis; }
+[data-testid="stToastContainer"] { top: auto; bottom: 1rem; }
 .fs-slot { height: 2.7em; overflow: hidden; }
-.st-key-own .fs-slot { height: 1.35em; }
+.st-key-own [data-testid="stToastContainer"] { top: auto; bottom: 1rem; }
+.fs-slot { height: 1.35em; }
 .fs-right { text-align: right; }
 .fs-code { font-family: monospace; font-size: .84rem; white-space: pre-wrap; overflow-wrap: anywhere;
     user-select: all; margin: 0; padding: .6rem .8rem; border-radius: .5rem;
@@ -92,7 +95,8 @@ kbd { color: inherit !important; opacity: 1 !important; }
     .stColumn:has([class*="st-key-wide-chart"]) ~ .stColumn { min-width: 100%; }
 }
 @media (max-width: 640px) {
-    .st-key-own .fs-slot { height: 2.7em; }
+    .st-key-own [data-testid="stToastContainer"] { top: auto; bottom: 1rem; }
+.fs-slot { height: 2.7em; }
     .stMainBlockContainer { padding: 3.6rem 1rem 3rem 1rem; }
     .stHorizontalBlock:has(> .stColumn .st-key-form) { flex-wrap: wrap; }
     .stColumn:has(.st-key-form), .stColumn:has(.st-key-result) { min-width: 100%; }
