@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
+from fusescope.analysis.profile.device_time import DeviceTime, read
 from fusescope.analysis.ranks import intervals
 from fusescope.core import paths
 from fusescope.core.records import Run
@@ -178,6 +179,12 @@ def tree(
     path: str, by: tuple[str, ...], stamp: str, table: str = "kernels", time: str = "dur_ns"
 ) -> list[dict]:
     return timeline.tree(Path(path), by, table, time)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def device_time(path: str, stamp: str) -> DeviceTime | None:
+    """The devices' time by part and step; None without kernels and copies. Kept uncopied; read-only."""
+    return read(timeline.device_activities(Path(path)))
 
 
 @st.cache_data(max_entries=64, show_spinner=False)

@@ -50,8 +50,11 @@ def draw(state: url.State, found: Profile) -> None:
     left, right = st.columns([1.5, 1], gap="medium")
     with left:
         if found.has("steps"):
-            fig = steps.bars(sentences.rows(found, "steps"), sentences.subtitle(found), style.theme())
-            elements.chart(fig, found.name("steps"), sentences.frame(found, "steps"))
+            rows = sentences.rows(found, "steps")
+            if parts := data.device_time(str(found.path), found.stamp):
+                rows = steps.rows(rows, parts.steps)
+            fig = steps.bars(rows, sentences.subtitle(found), style.theme())
+            elements.chart(fig, found.name("steps"), pd.DataFrame(rows))
         elif found.has("kernels"):
             st.caption("The trace has no steps; torch.profiler's schedule marks them.")
     with right:
