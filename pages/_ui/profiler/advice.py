@@ -80,9 +80,10 @@ def _advice(path: str, stamp: str) -> list[Recommendation]:
         profile.rows(run, name) if name in names else []
         for name in ("kernel_summary", "ncu_rules", "ncu_kernels", "steps")
     )
+    parts = data.device_time(path, stamp)
     copies, sequence = profile.copies_by_name(run), profile.kernel_sequence(run)
     summary = profile.summary(run) or {}
-    return recommend(summary, kernels, copies, sequence, rules, ncu, max(1, len(steps)))
+    return recommend(summary, kernels, copies, sequence, rules, ncu, max(1, len(steps)), parts)
 
 
 def step_ns(found: Profile) -> float | None:

@@ -71,8 +71,11 @@ def _verdict(found: Profile, summary: dict) -> None:
     intensity = work.cost.flop_effective / work.cost.bytes if work and work.cost.bytes else None
     roofs = cost.ceilings(found.run.device_name, summary, work)[0] if work else {}
     roof = next(iter(roofs.values()), None)
-    limit = verdict(summary, counters, intensity, roof and roof.ridge, _reached(found, work, roof))
     devices = summary.get("devices") or ()
+    parts, steps = data.device_time(str(found.path), found.stamp), found.rows("steps")
+    limit = verdict(
+        summary, counters, intensity, roof and roof.ridge, _reached(found, work, roof), parts, steps
+    )
     span = sum(d["last_ns"] - d["first_ns"] for d in devices)
     busy = sum(d["busy_ns"] for d in devices)
     rows = summary.get("rows", {})
