@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from fusescope.analysis.profile.device_time import DeviceTime
 from fusescope.analysis.profile.verdict import verdict
 from fusescope.analysis.roofline import attainable
 from fusescope.charts import numbers
@@ -89,8 +90,8 @@ def _verdict(found: Profile, summary: dict) -> None:
     st.markdown(f"{because[:1].upper()}{because[1:]}.{_longest(found)}")
     if devices:
         figures = [
-            ("on the device", numbers.time(span / 1e6), "first to last activity"),
-            ("device busy", numbers.percent(busy / span) if span else numbers.NA, "union over streams"),
+            (_on_device(steps), numbers.time(span / 1e6), "first to last activity"),
+            ("device busy", numbers.percent(busy / span) if span else numbers.NA, _busy_help(parts)),
             ("kernels", f"{rows.get('kernels', 0):,}", None),
             ("operators", f"{rows.get('operators', 0):,}", "on the host"),
             ("memcpy/memset", f"{rows.get('copies', 0):,}", None),
@@ -106,6 +107,15 @@ def _verdict(found: Profile, summary: dict) -> None:
             )
         ]
     elements.metrics(figures)
+
+
+def _on_device(count: int) -> str:
+    return f"on the device, {plural(count, 'step')}" if count else "on the device"
+
+
+def _busy_help(parts: DeviceTime | None) -> str:
+    waits = "; a communication kernel counts while it waits for other ranks"
+    return "union over streams" + (waits if parts and parts.communication else "")
 
 
 def _longest(found: Profile) -> str:
