@@ -32,7 +32,8 @@ def test_the_largest_part_decides_and_is_cited():
     assert "(2 steps); 30 % because the host" in text
     assert "communication takes 62.5 % of the kernel time; for 40 % of the time nothing computes" in text
     assert (
-        "communication alone 400 µs is most: kernels that compute 300 µs, waiting for the host 300 µs" in text
+        "communication alone is the largest part of the time, 400 µs, before kernels that compute 300 µs, "
+        "waiting for the host 300 µs" in text
     )
     assert in_short(found) == "communication-bound, 40 % exposed"
 
@@ -59,7 +60,7 @@ def test_single_gaps_are_left_out_of_all_parts():
     given = {"compute": 200, "exposed": 300, "host": 100_400, "longest": [("host", 100_150)]}
     summary, parts = step(**given)
     found = verdict(summary, parts=parts)
-    assert found.kind == "communication-bound" and "of the rest, communication alone" in found.because[-1]
+    assert found.kind == "communication-bound" and "the largest part of the rest" in found.because[-1]
     assert "waiting for the host 0.25 µs" in found.because[-1]
 
 

@@ -93,3 +93,10 @@ def test_an_imported_trace_adds_up_to_its_span(tmp_path):
 def test_a_run_without_kernels_has_none(tmp_path):
     (tmp_path / "artifacts").mkdir()
     assert read(timeline.device_activities(tmp_path)) is None
+
+
+def test_a_bar_names_communication_where_there_is_some():
+    with_it = steps.bars([{"step": 1, "compute_ns": 5, "exposed_ns": 5, "dur_ns": 9}])
+    assert [bar.name for bar in with_it.data] == ["compute alone", "communication alone"]
+    assert [bar.name for bar in steps.bars([{"step": 1, "compute_ns": 5}]).data] == ["kernels"]
+    assert [bar.name for bar in steps.bars([{"step": 1, "dur_ns": 5}]).data] == ["host time"]

@@ -28,6 +28,7 @@ RUN_STATES = ("queued", "running", "done", "failed", "cancelled", "interrupted",
 """incomplete is what a reader finds of a run that was done: part of its files is gone."""
 DTYPES = ("float32", "float16", "bfloat16")
 SCHEMA_VERSION = 1
+NO_DEVICE = "unknown device"  # the name of one that a file does not tell
 YEAR_10000 = 253_370_764_800.0  # Unix seconds that a date can still be written of
 
 _NOT_NEGATIVE = {"low": 0}
@@ -287,7 +288,7 @@ class Run:
     @property
     def device_name(self) -> str:
         """What the charts call the device this was measured on, e.g. "NVIDIA H200"."""
-        return str(self.environment.get("device_name") or "unknown device")
+        return str(self.environment.get("device_name") or NO_DEVICE)
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self) | {"tags": list(self.tags)}

@@ -47,7 +47,8 @@ def largest(of: DeviceTime, summary: Mapping[str, Any]) -> str | None:
         return None
     most = sorted(others.items(), key=lambda one: -one[1])
     said = ", ".join(f"{word} {time(ns)}" for word, ns in most if ns >= 0.01 * exposed)
-    return f"{'of the rest' if single else 'of it'}, communication alone {time(exposed)} is most: {said}"
+    of_what = "the rest" if single else "the time"
+    return f"communication alone is the largest part of {of_what}, {time(exposed)}, before {said}"
 
 
 def advice(of: DeviceTime, span: int, steps: int) -> list[Recommendation]:

@@ -96,9 +96,11 @@ def _of_device(
         numbers["single_gap_share"] = alone / span
         host -= sum(gap["dur_ns"] for gap in single if gap.get("cause") in ("host", "synchronised"))
     if alone and numbers["idle_share"] >= IDLE_SHARE:
-        many, are = (f"{len(single)} gaps", "are") if len(single) > 1 else ("one gap", "is")
+        share = f"{percent(numbers['single_gap_share'])} ({time(alone)})"
         because.append(
-            f"{many} of {percent(numbers['single_gap_share'])} ({time(alone)}) {are} left out of this verdict"
+            f"{len(single)} single gaps, {share} together, are left out of this verdict"
+            if len(single) > 1
+            else f"one gap of {share} is left out of this verdict"
         )
     rest = max(1, span - alone)
     idle_share, host_share = max(0, span - busy - alone) / rest, max(0, host) / rest

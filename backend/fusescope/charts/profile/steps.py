@@ -24,7 +24,7 @@ COLOURS = {
 }
 WORDS = {
     "compute": "kernels",
-    "overlapped": "kernels and communication at once",
+    "overlapped": "compute and communication at once",
     "exposed": "communication alone",
     "memory": "memcpy/memset alone",
     "host": "idle: host had not launched",
@@ -35,6 +35,7 @@ WORDS = {
     "host time": "host time",
 }
 """Part → what it is called; causes are those of profiling.gaps."""
+_TALK = ("overlapped", "exposed")
 _BUSY = ("compute", "overlapped", "exposed", "memory")
 _CAUSES = ("host", "synchronised", "launched", "profiler", "unknown")
 MOST = 40
@@ -68,18 +69,20 @@ def bars(steps: Sequence[Mapping], subtitle: str = "", theme: str = "light") -> 
     if not any(map(any, parts.values())):  # a trace without a GPU
         title, parts = "Steps on the host", {"host time": [s.get("dur_ns", 0) for s in shown]}
     more = f"the first {MOST} of {len(steps)} steps" if len(steps) > MOST else ""
-    fig = template.figure(title, template.join(subtitle, more), theme, height=190 + 26 * len(shown))
+    room = 190 + 20 * max(0, sum(map(any, parts.values())) - 3)  # the legend takes lines below the axis
+    fig = template.figure(title, template.join(subtitle, more), theme, height=room + 26 * len(shown))
     unit, factor = numbers.time_unit([sum(v[i] for v in parts.values()) / 1e6 for i in range(len(shown))])
     labels = ["no step" if s["step"] is None else f"step {s['step']}" for s in shown]
+    words = WORDS | ({"compute": "compute alone"} if any(map(any, (parts.get(p, ()) for p in _TALK))) else {})
     for name, values in parts.items():
         if any(values):
             fig.add_bar(
                 orientation="h",
                 y=labels,
                 x=[v / 1e6 * factor for v in values],
-                name=WORDS[name],
+                name=words[name],
                 marker=dict(color=COLOURS[name]),
-                hovertemplate=f"%{{y}}<br>{WORDS[name]}: %{{x:.4g}} {unit}<extra></extra>",
+                hovertemplate=f"%{{y}}<br>{words[name]}: %{{x:.4g}} {unit}<extra></extra>",
             )
     fig.update_layout(
         barmode="stack",
@@ -87,5 +90,5 @@ def bars(steps: Sequence[Mapping], subtitle: str = "", theme: str = "light") -> 
         legend=dict(orientation="h", y=-0.22 - 1.2 / (len(shown) + 2), traceorder="normal"),
     )
     axes.downwards(fig, labels)
-    fig.update_xaxes(title_text=f"time ({unit})", rangemode="tozero")
+    fig.update_xaxes(ticksuffix=f" {unit}", rangemode="tozero")  # a title would lie under the legend
     return fig

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 import streamlit as st
 
@@ -86,16 +88,15 @@ def _verdict(found: Profile, summary: dict) -> None:
     st.subheader(
         {"inconclusive": "What limits it is not known"}.get(limit.kind, limit.kind.capitalize()), anchor=False
     )
-    because = "; ".join(md(b) for b in limit.because)
-    st.markdown(f"{because[:1].upper()}{because[1:]}.{_longest(found)}")
+    st.markdown(_because(limit.because) + _longest(found))
     if devices:
         figures = [
             (_on_device(steps), numbers.time(span / 1e6), "first to last activity"),
             ("device busy", numbers.percent(busy / span) if span else numbers.NA, _busy_help(parts)),
             ("kernels", f"{rows.get('kernels', 0):,}", None),
-            ("operators", f"{rows.get('operators', 0):,}", "on the host"),
-            ("memcpy/memset", f"{rows.get('copies', 0):,}", None),
         ]
+        counted = (("operators", "operators", "on the host"), ("memcpy/memset", "copies", None))
+        figures += [(word, f"{rows[name]:,}", text) for word, name, text in counted if rows.get(name)]
     else:
         figures = [("kernels", f"{len(counters):,}", "profiled launches")] + [
             (word, _mean(counters, key, factor), "measured; mean over launches, weighted by time")
@@ -107,6 +108,13 @@ def _verdict(found: Profile, summary: dict) -> None:
             )
         ]
     elements.metrics(figures)
+
+
+def _because(reasons: Sequence[str]) -> str:
+    """The reasons as one sentence of Markdown, more than two as a line each."""
+    told = [md(r) for r in reasons]
+    told = told if len(told) > 2 else ["; ".join(told)]
+    return "  \n".join(f"{t[:1].upper()}{t[1:]}." for t in told)
 
 
 def _on_device(count: int) -> str:
@@ -243,12 +251,7 @@ def _kernels(found: Profile) -> None:
                 .head(_TOP)
             )
             st.markdown("**Longest operators**")
-            elements.table(
-                sentences.units(table[["name", "shapes", "calls", "host_ns", "self_host_ns"]]),
-                found.name("longest"),
-                table,
-                why=sentences.why(),
-            )
+            _filled(table[["name", "shapes", "calls", "host_ns", "self_host_ns"]], found, table)
         return
     table = sentences.frame(found, "kernel_summary").head(_TOP)
     columns = [
@@ -264,7 +267,17 @@ def _kernels(found: Profile) -> None:
         "module",
     ]
     st.markdown("**Longest kernels**")
-    elements.table(sentences.units(table[columns]), found.name("longest"), table, why=sentences.why())
+    _filled(table[columns], found, table)
+    if cut := sentences.cut_names(sentences.frame(found, "kernel_summary")):
+        st.caption(cut)
+
+
+def _filled(columns: pd.DataFrame, found: Profile, table: pd.DataFrame) -> None:
+    """The table's columns that have a value in any row, and once which have none and why."""
+    shown, lacks = sentences.without_empty(sentences.units(columns))
+    elements.table(shown, found.name("longest"), table, why=sentences.why())
+    if lacks:
+        st.caption(lacks)
 
 
 def _totals(found: Profile, summary: dict) -> None:
