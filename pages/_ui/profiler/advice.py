@@ -44,9 +44,7 @@ def _one(one: Recommendation, number: int) -> None:
     words, link = st.columns([7, 1], gap="small", vertical_alignment="center")
     words.markdown(f"**{md(one.title)}**{gain}  \n{md(one.says)}")
     if one.view and one.view != "Overview":
-        link.button(
-            one.view, key=f"profiler/advice/{number}", type="tertiary", on_click=_open, args=(one.view,)
-        )
+        link.button(one.view, key=f"profiler/advice/{number}", on_click=_open, args=(one.view,))
 
 
 def _compare(found: Profile, other: Profile, number: int) -> None:
@@ -80,7 +78,6 @@ def _compare(found: Profile, other: Profile, number: int) -> None:
     link.button(
         "Compare",
         key=f"profiler/advice/compare/{number}",
-        type="tertiary",
         on_click=_against,
         args=(found, other),
     )
