@@ -1,4 +1,4 @@
-"""What a reader of the Profiler page sees once: columns without values, cut names, kinds of recorded profiles;
+"""What a reader of the Profiler page sees once: columns without values, cut names, kinds of recorded profile;
 and the field that imports."""
 
 import json
