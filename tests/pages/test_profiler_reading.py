@@ -51,7 +51,10 @@ def test_a_long_module_breaks_after_a_dot():
 
 def test_reasons_are_one_sentence_or_lines():
     assert overview._because(["the device was idle 5 %"]) == "The device was idle 5 %."
-    assert overview._because(["a", "b"]) == "A; b." and overview._because(["a", "b", "c"]).count("  \n") == 2
+    assert (
+        overview._because(["a", "b"]) == "A; b."
+        and overview._because(["a", "b", "c", "d"]).count("  \n") == 3
+    )
 
 
 def recorded(profiles, run_id, spec, kind="trace"):

@@ -47,7 +47,7 @@ def _look(state: url.State) -> None:
     own = [i for i in offered if not _run(i).recorded]
     if not own and wanted is None:
         _nothing()
-    options = list(dict.fromkeys([*([wanted] if wanted else []), *offered]))
+    options = offered if wanted in (None, *offered) else [wanted, *offered]
     if not options:
         st.caption("No recorded profile ships with this checkout.")
         return

@@ -111,9 +111,9 @@ def _verdict(found: Profile, summary: dict) -> None:
 
 
 def _because(reasons: Sequence[str]) -> str:
-    """The reasons as one sentence of Markdown, more than two as a line each."""
+    """The reasons as one sentence of Markdown, more than three as a line each."""
     told = [md(r) for r in reasons]
-    told = told if len(told) > 2 else ["; ".join(told)]
+    told = told if len(told) > 3 else ["; ".join(told)]
     return "  \n".join(f"{t[:1].upper()}{t[1:]}." for t in told)
 
 
