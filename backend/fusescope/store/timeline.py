@@ -246,7 +246,10 @@ def device_activities(run: Path) -> tuple[dict, dict] | None:
     parts, known = [], []
     for name in ("kernels", "copies"):
         wanted = ["ts_ns", "dur_ns", "device", "step", "name", "collective"]
-        table = profile.arrow(run, name, [c for c in wanted if c in profile.columns(run, name)])
+        there = [c for c in wanted if c in profile.columns(run, name)]
+        if not {*wanted[:-1]} <= {*there}:  # of a file from elsewhere
+            return None
+        table = profile.arrow(run, name, there)
         places, texts = _places(table["name"])
         found = {c: _whole(table[c]) for c in ("ts_ns", "dur_ns", "device", "step")}
         told = "collective" in table.column_names
