@@ -29,6 +29,19 @@ def test_a_kind_names_its_runs(kind):
     assert kinds.name(Run("id", kind, spec, "done", title="mine")) == "mine"
 
 
+@pytest.mark.parametrize(
+    "impls, says",
+    [
+        (["/a/b/mine.py:fast", "eager"], "softmax, mine.py:fast and 1 other, rows 8, cols 9, float32"),
+        (["/a/x.py:f", "/a/y.py:g"], "softmax, x.py:f, y.py:g, rows 8, cols 9, float32"),
+    ],
+)
+def test_a_comparison_of_a_user_s_own_names_it(impls, says):
+    """Two comparisons of a function looked like any two of the operator in the list of runs."""
+    spec = {"op": "softmax", "impls": impls, "cases": [{"rows": 8, "cols": 9}], "dtype": "float32"}
+    assert kinds.load("bench").name(spec) == says
+
+
 def test_a_model_by_its_config_is_called_by_its_file():
     """The whole path filled the list of runs, and what was measured was cut."""
     spec = {"op": "model:/a/b/configs/mine-1a2b3c4d.json", "impls": ["eager"], "dtype": "float32"}

@@ -5,6 +5,7 @@ import ctypes
 import pytest
 
 from fusescope.core.machine import load, nvml
+from fusescope.measure import machine
 from fusescope.measure.device import device_state
 from fusescope.measure.timing import driver, graph, launches
 from fusescope.measure.timing.launches import Launch
@@ -94,11 +95,44 @@ def test_load_is_over_the_last_half_second(monkeypatch):
 
 
 def test_waiting_for_idle_cpus_ends(monkeypatch):
-    said, loads = [], iter([2.0, 2.0, 0.0])
+    said, quiet = [], round(load.QUIET_S / load.WINDOW_S)
+    loads = iter([2.0, 0.0, 0.0, 2.0, *[0.0] * quiet])  # a pause of the others is not their end
     monkeypatch.setattr(load.Load, "read", lambda self: {"other_cpus": next(loads)} | OTHERWISE)
-    assert load.idle(60.0, said.append, lambda s: None) is None and len(said) == 2
+    assert load.idle(60.0, said.append, lambda s: None) is None and next(loads, None) is None
+    assert len([text for text in said if "other processes use 2.0" in text]) == 2
     monkeypatch.setattr(load.Load, "read", lambda self: {"other_cpus": 2.0} | OTHERWISE)
-    assert "other processes use 2.0" in load.idle(0.0, said.append, lambda s: None) and len(said) == 2
+    assert "other processes use 2.0" in load.idle(0.0, said.append, lambda s: None)
+
+
+def test_each_sampling_waits_and_all_of_them_at_most_so_long(monkeypatch):
+    now = iter([2.0, 2.0, 0.0, 2.0, 2.0])  # what others use before each sampling
+    monkeypatch.setattr(load.Load, "read", lambda self: {"other_cpus": next(now)} | OTHERWISE)
+    clock, asked = [0.0], []
+
+    def idle(wait_s, step):
+        asked.append(wait_s)
+        clock[0] += 40.0
+        return None
+
+    monkeypatch.setattr(load, "idle", idle)
+    monkeypatch.setattr(machine.time, "monotonic", lambda: clock[0])
+    reporter = Noted()
+    waits = machine.Idle("cpu", load.Load(), 100.0, reporter)
+    for _ in range(5):
+        waits.wait(lambda text: None)
+    assert asked == [100.0, 60.0, 20.0]  # the third sampling found the CPUs idle
+    assert reporter.facts == [{"busy": None}]
+
+
+class Noted:
+    def __init__(self):
+        self.facts, self.lines = [], []
+
+    def environment(self, **facts):
+        self.facts.append(facts)
+
+    def log(self, line):
+        self.lines.append(line)
 
 
 OTHERWISE = {"steal": 0.0, "waited": 0.0, "quota": 0.0}

@@ -50,7 +50,7 @@ def test_a_result_of_a_busy_machine_says_so_and_offers_to_wait(draw, profiles, s
     assert kind == "bench" and spec["wait_idle_s"] == 300 and spec["op"] == run.spec["op"]
     assert query(at)["run"] == NEXT and "the same again" in said(at.main.markdown), "its run is on show"
     assert "The machine was busy" not in said(at.warning)
-    assert [t.value for t in at.toast] == ["**the same again** waits for an idle machine."]
+    assert [t.value for t in at.toast] == ["**the same again** takes no samples before the machine is idle."]
     calm(at.run())
     assert query(at)["run"] == NEXT
 

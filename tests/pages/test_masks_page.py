@@ -302,3 +302,11 @@ def test_shapes_of_fewer_kv_heads_are_told_apart():
     assert achieved.shape(row) == "4 × 32 × 4,096 × 128"
     row.kv_heads = float("nan")
     assert achieved.shape(row) == "4 × 32 × 4,096 × 128"
+
+
+def test_each_picture_of_the_gallery_is_its_button_and_the_chosen_one_is_marked(draw):
+    at = draw("masks", seq="128", mask="bigbird")
+    (style,) = [e.proto.body for e in at.get("html") if ".st-key-gallery " in e.proto.body]
+    for name in masks.names():
+        assert f".st-key-gallery-{name} button {{ background-image: url(data:image/png;base64," in style
+    assert ".st-key-gallery-bigbird button { border-bottom" in style and style.count("border-bottom") == 1

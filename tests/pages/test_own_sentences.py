@@ -19,7 +19,7 @@ MINE = "/home/me/mine.py:fast"
         (
             timed(MINE, 0.81, (1.0, 0.8, 1.2)),
             "; whether it is faster is inconclusive (too noisy): 810 µs "
-            "against 810 µs of sdpa [0.800, 1.20]: the interval includes 1.",
+            "against 810 µs of sdpa, 1.00× [0.800, 1.20]: the interval includes 1.",
         ),
         (timed(MINE, 0.81), ": 810 µs."),
     ],

@@ -64,8 +64,8 @@ def test_list_and_chart_agree_where_the_lowest_time_is_noise():
 @pytest.mark.parametrize(
     ("reference", "says"),
     [
-        ("sdpa", "v5_parts, 146 µs: 5.55× sdpa (810 µs); next v4_scheduled, 178 µs"),
-        ("eager", "v5_parts, 146 µs: 13.7× eager (2.00 ms); next v4_scheduled, 178 µs"),
+        ("sdpa", "v5_parts, 146 µs: 5.55× [5.54, 5.61] sdpa (810 µs); next v4_scheduled, 178 µs"),
+        ("eager", "v5_parts, 146 µs: 13.7× [13.4, 14.0] eager (2.00 ms); next v4_scheduled, 178 µs"),
         ("v5_parts", "v5_parts, 146 µs, is the fastest; next v4_scheduled, 178 µs"),
         ("absent", "v5_parts, 146 µs; next v4_scheduled, 178 µs"),
     ],
@@ -83,7 +83,8 @@ def test_against_names_ours_where_peers_lead():
         timed("flash4", 0.1, (8.1, 8.0, 8.2)),
         timed("flex_flash", 0.12, (6.8, 6.7, 6.9)),
     ]
-    said = "flash4, 100 µs: 8.10× sdpa (810 µs); next flex_flash, 120 µs; our fastest v5_parts, 146 µs"
+    said = "flash4, 100 µs: 8.10× [8.00, 8.20] sdpa (810 µs); next flex_flash, 120 µs; "
+    said += "our fastest v5_parts, 146 µs"
     assert sentences.against(records, "sdpa", "sdpa") == said
     assert sentences.against(records[:4], "sdpa", "sdpa").endswith("next v5_parts, 146 µs")
 
@@ -131,14 +132,14 @@ def test_against_gives_the_times_that_were_compared():
     mode that both have."""
     graph = Times(eager=Time(0.35, 0.349, 0.351, 20, True), graph=Time(0.01, 0.0099, 0.0101, 20, True))
     mine = replace(timed("v2", 0.35, (2.31, 2.3, 2.32)), time_ms=graph)
-    assert sentences.against([BASE, mine], "sdpa", "sdpa") == "v2, 350 µs: 2.31× sdpa (810 µs)"
+    assert sentences.against([BASE, mine], "sdpa", "sdpa") == "v2, 350 µs: 2.31× [2.30, 2.32] sdpa (810 µs)"
 
 
 def test_where_quantised_weights_lead_the_model_s_own_are_named():
     eight = replace(timed("fused-int8", 0.1, (8.1, 8.0, 8.2)), extra={"quantised": {"relative_l2": 0.1}})
     own = timed("fused", 0.2, (4.05, 4.0, 4.1))
     said = sentences.against([BASE, eight, own], "sdpa", "sdpa")
-    assert said == "fused-int8, 100 µs: 8.10× sdpa (810 µs); without quantisation fused, 200 µs"
+    assert said == "fused-int8, 100 µs: 8.10× [8.00, 8.20] sdpa (810 µs); without quantisation fused, 200 µs"
 
 
 @pytest.mark.parametrize(
@@ -321,7 +322,7 @@ def test_an_interval_that_is_unknown_is_not_shown_but_said():
     )
     own = replace(few, impl="/a/mine.py:rms")
     assert sentences.result([BASE, own], "sdpa").endswith(
-        f"whether it is faster is inconclusive (too noisy): 500 µs against 810 µs of sdpa: {why}."
+        f"whether it is faster is inconclusive (too noisy): 500 µs against 810 µs of sdpa, 1.62×: {why}."
     )
     assert why in speedup.hover(few, "sdpa")
     drawn = speedup.bars([BASE, few], "sdpa")

@@ -168,6 +168,25 @@ def ratio_bar(
         )
 
 
+def arrows(fig: go.Figure, axis: dict, ends: Mapping[Any, tuple[float, float]], ink: str) -> None:
+    """Arrowheads where the intervals of ``ratio_bar``, by row, reach beyond the axis of ratios: a line from
+    edge to edge looks like a rule of the table."""
+    first, last = (10.0**end for end in axis["range"])
+    for y, (low, high) in ends.items():
+        if unknown(low, high):
+            continue
+        beyond = [(first, "triangle-left")] * (low < first) + [(last, "triangle-right")] * (high > last)
+        if beyond:
+            fig.add_scatter(
+                y=[y] * len(beyond),
+                x=[x for x, _ in beyond],
+                mode="markers",
+                marker=dict(color=ink, size=11, symbol=[symbol for _, symbol in beyond]),
+                cliponaxis=False,
+                hoverinfo="skip",
+            )
+
+
 def named_rows(fig: go.Figure, order: Sequence, **settings) -> None:
     """A y axis whose rows are named by ``row_labels`` instead of ticks, from the bottom up."""
     fig.update_yaxes(

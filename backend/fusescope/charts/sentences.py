@@ -56,7 +56,8 @@ def own_result(record: Record, records: Iterable[Record], baseline: str) -> str:
     word, against = verdict(record, baseline), numbers.time(base.time_of(s.of).median)
     told = f"{took} against {against} of {short(baseline)}{verdicts.evidence(record, word)}"
     if word.startswith(verdicts.INCONCLUSIVE):
-        return f"{text}; whether it is faster is {word}: {told}."
+        told = f"{took} against {against} of {short(baseline)}, {numbers.ratio(s.median)}"
+        return f"{text}; whether it is faster is {word}: {told}{verdicts.evidence(record, word)}."
     if not verdicts.decided(word):
         return f"{text}; its time is {word}: {told}."
     return f"{text} and {difference(s.median, word)}: {told}."
@@ -88,8 +89,8 @@ def best(records: Iterable[Record], baseline: str) -> float | None:
 def against(
     records: list[Record], baseline: str, reference: str, more: Callable[[Record], str] = lambda record: ""
 ) -> str:
-    """The fastest of one case against ``reference``: "v3_hopper, 25.4 µs: 2.27× sdpa (57.7 µs); next
-    flash_varlen, 39.3 µs".
+    """The fastest of one case against ``reference``: "v3_hopper, 25.4 µs: 2.27× [2.25, 2.29] sdpa (57.7 µs);
+    next flash_varlen, 39.3 µs".
 
     The paired ratio where the reference is the baseline of the run; else the ratio of the medians. A
     difference that is not proven is no speed-up: "v5_parts has the lowest time, 203 µs, but is inconclusive
@@ -113,10 +114,10 @@ def against(
         else:
             text += ", is the fastest"
     elif known:
-        value, word = _over(first, known, baseline)
+        value, word, ends = _over(first, known, baseline)
         other = f"{short(reference)} ({numbers.time(compared_time(known).median)})"
         if word == "faster":
-            text += f": {numbers.ratio(value)} {other}"
+            text += f": {numbers.ratio(value)}{ends} {other}"
         elif word.startswith("same"):
             text += f": {word} as {other}"
         else:
@@ -136,15 +137,16 @@ def _quantised(record: Record) -> bool:
     return bool((record.extra or {}).get("quantised"))
 
 
-def _over(record: Record, other: Record, baseline: str) -> tuple[float, str]:
-    """(speed-up over another record of the case, its verdict)."""
+def _over(record: Record, other: Record, baseline: str) -> tuple[float, str, str]:
+    """(speed-up over another record of the case, its verdict, its interval as " [2.25, 2.29]" or "")."""
     if other.impl == baseline and record.speedup:
-        return record.speedup.median, verdict(record, baseline)
-    found = ratios.over(other, record, record.speedup.of if record.speedup else record.main)
-    return (
-        compared_time(other).median / compared_time(record).median,
-        found.words if found else "not compared",
-    )
+        found, word = record.speedup, verdict(record, baseline)
+    else:
+        found = ratios.over(other, record, record.speedup.of if record.speedup else record.main)
+        word = found.words if found else "not compared"
+    value = found.median if found else compared_time(other).median / compared_time(record).median
+    ends = verdicts.interval(word, found.low, found.high) if found else ""
+    return value, word, f" {ends}" if ends else ""
 
 
 def _of_one(records: list[Record], baseline: str, tops: list[Record]) -> str:

@@ -84,7 +84,8 @@ def add_certainty(parser) -> None:
         "--wait-idle",
         type=seconds(),
         metavar="S",
-        help="wait up to S seconds for idle CPUs (measurements on the CPU; default 0)",
+        help="before samples are taken, wait for idle CPUs, up to S seconds in all (measurements on the CPU; "
+        "default 0)",
     )
 
 

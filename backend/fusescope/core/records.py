@@ -218,7 +218,8 @@ class BenchSpec:
     parameters. cache: "warm", "cold" or "both". budget_s, min_samples, min_s and precision are measuring rule
     4 (seconds for all implementations together, count and seconds for each, relative width). same_within:
     half-width of the band of speed-ups that count as the same. case_deadline_s bounds one implementation on
-    one case, its first call included. wait_idle_s: the most seconds to wait for idle CPUs.
+    one case, its first call included. wait_idle_s: the most seconds that all samplings together wait for
+    idle CPUs.
     """
 
     op: str

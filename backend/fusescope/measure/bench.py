@@ -130,7 +130,7 @@ class Bench:
         self.cache_bytes = machine.cache_bytes(self.facts)
         self.alarm = Alarm(device, spec.dtype, self.cache_bytes, self.reporter)
         self.flush = Flush(device, self.cache_bytes) if spec.cache != "warm" else None
-        machine.busy(device, self.load, spec.wait_idle_s, self._waiting, self.reporter)
+        self.idle = machine.Idle(device, self.load, spec.wait_idle_s, self.reporter)
         for number, values in enumerate(self.cases):
             self._case(number, values)
         self.reporter.progress(self.total, self.total, "done", 0.0)
@@ -169,6 +169,8 @@ class Bench:
         self.done += len(together)
         for place, mode in enumerate(self.modes, 1):
             self.pace.enter(first + place)
+            self.idle.wait(self._waiting)
+            self.pace.waited()
             what = f"{where}sampling {mode.replace('_', ', ')}"
             self._progress(what)
             trial.round = partial(self._round, what)

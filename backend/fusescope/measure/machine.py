@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -50,18 +51,29 @@ def load_kernels(
     return None
 
 
-def busy(
-    device: str, since: load.Load, wait_s: float, step: Callable[[str], None], reporter: Reporter
-) -> None:
-    """Say who else used the CPUs ``since`` an earlier reading, before they are measured, after waiting at
-    most ``wait_s`` for them to be idle. Other processes on a GPU are in the environment already
-    (others_on_gpu)."""
-    if device.startswith("cuda"):
-        return
-    found = load.idle(wait_s, step) if wait_s else load.sentence(since.read(), len(since.cpus))
-    reporter.environment(busy=found)
-    if found:
-        reporter.log(f"before the first measurement {found}: times may be disturbed (--wait-idle S waits)")
+class Idle:
+    """Waits for idle CPUs each time before samples are taken, at most ``wait_s`` seconds in all, and says in
+    the run's environment who else used them before the first. On a GPU nothing: other processes on it are in
+    the environment already (others_on_gpu)."""
+
+    def __init__(self, device: str, since: load.Load, wait_s: float, reporter: Reporter):
+        self._on_cpu, self._since, self._left_s = not device.startswith("cuda"), since, wait_s
+        self._reporter, self._said = reporter, False
+
+    def wait(self, step: Callable[[str], None]) -> None:
+        """``step(sentence)`` is called while others keep the CPUs busy (it may raise Cancelled)."""
+        if not self._on_cpu or (self._said and self._left_s <= 0):
+            return
+        found = load.sentence(self._since.read(), len(self._since.cpus))
+        if self._left_s > 0 and (found or not self._said):
+            begun = time.monotonic()
+            found = load.idle(self._left_s, step)
+            self._left_s -= time.monotonic() - begun
+        if not self._said:
+            self._reporter.environment(busy=found)
+        if found:
+            self._reporter.log(f"before a measurement {found}: times may be disturbed (--wait-idle S waits)")
+        self._said = True
 
 
 def cache_bytes(facts: dict[str, Any]) -> int | None:

@@ -49,6 +49,10 @@ class Pace:
             self._book()
             self._part = name
 
+    def waited(self) -> None:
+        """What has passed since the phase began was spent waiting for others: it belongs to no part."""
+        self._since, self._thread = time.monotonic(), load.thread_s()
+
     def advanced(self, share: float) -> None:
         """How much of the present phase is done, 0 … 1, where its work counts itself."""
         self._shares[self._at] = share

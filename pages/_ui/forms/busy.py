@@ -78,5 +78,5 @@ def _load() -> load.Load:
 def _again(kind: str, spec: dict, show: Callable[[str], None]) -> None:
     again = submit.submit(kind, spec)
     show(again)
-    text = f"**{md(run_name(run_data.read(again)))}** waits for an idle machine."
+    text = f"**{md(run_name(run_data.read(again)))}** takes no samples before the machine is idle."
     st.session_state.setdefault("jobs/toasts", []).append(text)

@@ -42,7 +42,8 @@ def _line(question: Question, name: str) -> None:
         return
     rows = _rows(found)
     baseline = str(run_data.read(found.run).spec.get("baseline") or rows[0].impl)
-    answer = sentences.against(rows, baseline, _reference(rows, baseline), _rate)
+    reference = _reference(rows, baseline)
+    answer = sentences.against(rows, baseline, reference, _rate)
     where = f"{device_text(found.device_name)} · {captions.when(run_data.read(found.run))}"
     if not found.differs:
         st.markdown(f"**{name}: {md(answer)}**")
@@ -51,7 +52,7 @@ def _line(question: Question, name: str) -> None:
     else:
         st.markdown(f"**{name}: not recorded.** {_bound(question)}")
         st.markdown(f"Nearest recorded ({nearest.differences(found)}): {md(answer)}")
-    _links(question, found, where)
+    _links(question, found, where, reference)
 
 
 def _rows(found: Found) -> list[Record]:
@@ -75,10 +76,6 @@ def _per_second(ms: float, batch: int) -> str:
     return f"{numbers.three(batch * 1e3 / ms)} tokens/s"
 
 
-def _tokens(ms: float, batch: int) -> str:
-    return f"{_per_second(ms, batch)} at batch {batch}."
-
-
 def _bound(question: Question) -> str:
     """What nothing can beat on that device: minimum traffic and arithmetic at its ceilings."""
     ceilings, source = _ceilings(question.device_name, question.dtype)
@@ -91,20 +88,23 @@ def _bound(question: Question) -> str:
     except ValueError as error:
         return f"It cannot be run: {md(str(error))}."
     least, batch = roofline.least_ms(flop, moved, ceilings), question.case.get("batch")
-    fewer, further = "", ""
-    if _takes_8_bits(question):  # of modes that read fewer bytes
+    eight = None
+    if _takes_8_bits(question):  # by modes that read fewer bytes
         key = ("bound", "8 bits", repr(question))
         eight = roofline.least_ms(*cached_chart.once(key, lambda: _work(question, _EIGHT_BITS)), ceilings)
-        if eight < least:
-            fewer = f" with {question.dtype} weights, {numbers.time(eight)} with 8-bit ones"
-            further = f" With 8-bit weights at most {_tokens(eight, batch)}"
-    text = (
-        f"No implementation can take less than {numbers.time(least)}{fewer}: {numbers.size(moved)} of "
+    times = {f" with {question.dtype} weights": least, " with 8-bit ones": eight}
+    if eight is None or eight >= least:
+        times = {"": least}
+    rate = ""
+    if question.case.get("phase") == "decode":
+        rates = [f"{_per_second(ms, batch)}{weights}" for weights, ms in times.items()]
+        rate = f"At batch {batch} at most {', '.join(rates)}. "
+    bounds = ", ".join(f"{numbers.time(ms)}{weights}" for weights, ms in times.items())
+    return (
+        f"{rate}No implementation can take less than {bounds}: {numbers.size(moved)} of "
         f"minimum traffic at {numbers.three(ceilings.bandwidth_gbps / 1e3)} TB/s, "
         f"{numbers.three(flop / 1e9)} GFLOP at {numbers.three(ceilings.tflops)} TFLOP/s ({source})."
     )
-    decode = question.case.get("phase") == "decode"
-    return text + (f" At most {_tokens(least, batch)}{further}" if decode else "")
 
 
 def _takes_8_bits(question: Question) -> bool:
@@ -139,8 +139,9 @@ def _ceilings(name: str | None, dtype: str | None) -> tuple[roofline.Ceiling | N
     return (roofline.Ceiling(peaks.bandwidth_gbps, rate), "data sheet") if rate else (None, "")
 
 
-def _links(question: Question, found: Found | None = None, where: str = "") -> None:
-    """Where it was measured, a link to the comparison, and one to measure it on this machine."""
+def _links(question: Question, found: Found | None = None, where: str = "", over: str = "") -> None:
+    """Where it was measured, a link to the comparison over the same implementation, and one to measure it on
+    this machine."""
     is_model = question.op.startswith("model:")
     page = "pages/models.py" if is_model else "pages/kernels.py"
     about = {"model": models.named(question.op)} if is_model else {"op": question.op}
@@ -149,6 +150,7 @@ def _links(question: Question, found: Found | None = None, where: str = "") -> N
             st.caption(f"Measured on {md(where)}", width="content")
             case = nearest.case_name(found)
             query = about | {"run": found.run} | ({"case": case} if case else {})
+            query |= {"over": over} if over else {}
             st.page_link(page, label="All implementations and intervals →", query_params=query)
         settings = {k: str(v) for k, v in question.case.items() if k not in _of_model(question)}
         st.page_link(

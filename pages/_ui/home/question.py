@@ -19,6 +19,7 @@ from pages._ui.widgets.text import device_text
 
 ATTENTION = "attention"
 _FULL, _PADDED = "full", "padded"
+_LENGTHS = {_FULL: "equal", _PADDED: "padded, mean 0.6"}
 _HEADS = {"12 × 64": (12, 64), "16 × 64": (16, 64), "32 × 128": (32, 128)}
 _PREFERRED = "NVIDIA H200"
 """The device whose recorded runs answer where this machine has no GPU that was measured."""
@@ -40,14 +41,20 @@ def draw(state: url.State) -> Asked:
     """One line of controls, kept in the URL."""
     names = [ATTENTION, *models.names(), *operators.names()]
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="question")
-    about = _pick(row, state, "about", "What is fastest for", names, "bert-base", 170, title)
+    about = _pick(row, state, "about", "What is fastest for", names, "bert-base", 165, title)
     if about in operators.names():
         return _of_operator(state, about, row)
-    batch = fields.whole(state, "batch", "batch", 1, 1 << 16, 16, box=row, width=96)
+    phases = () if about == ATTENTION else models.family(about).PHASES
+    usual = "decode" if "decode" in phases else next(iter(phases), None)  # tokens per second
+    phase = _pick(row, state, "phase", "phase", list(phases), usual, 110) if phases else None
+    batch = fields.whole(state, "batch", "batch", 1, 1 << 16, 16, box=row, width=84)
     usual, scope = _length(about)
     state.scopes.add(scope)
-    seq = fields.whole(state, "seq", "sequence", 1, 1 << 20, usual, scope, box=row, width=108)
-    lengths = _pick(row, state, "lengths", "lengths", [_FULL, _PADDED], _FULL, 100, help=_LENGTHS_HELP)
+    length = "context" if phase == "decode" else "sequence"
+    seq = fields.whole(state, "seq", length, 1, 1 << 20, usual, scope, box=row, width=100)
+    lengths = _pick(
+        row, state, "lengths", "lengths", list(_LENGTHS), _FULL, 160, _LENGTHS.get, help=_LENGTHS_HELP
+    )
     if about == ATTENTION:
         heads = _pick(row, state, "heads", "heads × size", list(_HEADS), "12 × 64", 115)
         sizes = dict(zip(("heads", "head_dim"), _HEADS[heads], strict=True))
@@ -58,9 +65,7 @@ def draw(state: url.State) -> Asked:
             sizes["kv_heads"] = config.kv_heads
     case = {"batch": batch, "seq": seq} | sizes
     usual = "causal" if about != ATTENTION and models.kind(about) == "decoder" else "full"
-    case["mask"] = _pick(row, state, f"mask-{usual}", "mask", masks.names(), usual, 145, _spaced)
-    phases = () if about == ATTENTION else models.family(about).PHASES
-    phase = _pick(row, state, "phase", "phase", list(phases), phases[0], 110) if phases else None
+    case["mask"] = _pick(row, state, f"mask-{usual}", "mask", masks.names(), usual, 135, _spaced)
     dtype, name = _where(state, row, DTYPES)
     model = None if about == ATTENTION else _of_model(about, case, lengths, phase, dtype, name)
     if phase == "decode":
@@ -72,9 +77,9 @@ def draw(state: url.State) -> Asked:
 
 def _where(state: url.State, row, dtypes: Sequence[str]) -> tuple[str, str]:
     """dtype and device."""
-    dtype = _pick(row, state, "dtype", "dtype", dtypes, "float16" if "float16" in dtypes else dtypes[0], 115)
+    dtype = _pick(row, state, "dtype", "dtype", dtypes, "float16" if "float16" in dtypes else dtypes[0], 110)
     known = devices()
-    return dtype, _pick(row, state, "on", "device", known, _usual(known), 165, _brief)
+    return dtype, _pick(row, state, "on", "device", known, _usual(known), 160, _brief)
 
 
 def _of_operator(state: url.State, op: str, row) -> Asked:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import streamlit as st
+from PIL import Image
 
 from fusescope import masks
 from fusescope.charts.escape import shown
@@ -63,20 +66,27 @@ def form(state: url.State) -> Choice | None:
     return Choice(tuple(text for text in texts if text), seq_q, seq_k)
 
 
-def gallery() -> None:
-    """Every mask with its defaults as a small picture, and a button that chooses it."""
+def gallery(chosen: str) -> None:
+    """Every mask with its defaults: a button under its small picture, both of which choose it; ``chosen`` is
+    underlined."""
+    mark = f".st-key-gallery-{chosen} button {{ border-bottom: 2px solid #0072B2 }}"
+    st.html(f"<style>{_pictures_of_buttons(style.theme())}{mark}</style>")
     with st.container(horizontal=True, gap="xsmall", key="gallery"):
         for name in masks.names():
-            with st.container(width=86, gap="small", horizontal_alignment="center"):
-                st.image(_thumb(name, style.theme()), width=60, alt=f"mask {name}")
-                st.button(
-                    name.replace("_", " "),
-                    key=f"gallery/{name}",
-                    type="tertiary",
-                    on_click=mask_picker.pick,
-                    args=("masks", "mask", name),
-                    help=masks.definition(name).DESCRIPTION,
-                )
+            st.button(
+                name.replace("_", " "),
+                key=f"gallery/{name}",
+                type="tertiary",
+                width=86,
+                on_click=mask_picker.pick,
+                args=("masks", "mask", name),
+                help=masks.definition(name).DESCRIPTION,
+            )
+
+
+def chosen() -> str:
+    """The name of the first mask of the form that was drawn."""
+    return st.session_state["masks/mask/name"]
 
 
 def pictures(state: url.State, choice: Choice) -> None:
@@ -208,7 +218,23 @@ def _look(region) -> None:
     st.session_state["masks/region"] = "-".join(map(str, region)) if region else ""
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
+@st.cache_data(max_entries=2, show_spinner=False)
+def _pictures_of_buttons(theme: str) -> str:
+    """CSS: pictures as elements of their own are two dozen more that the browser draws again each time."""
+    rules = [
+        ".st-key-gallery button { padding-top: 64px; background: top center / 60px no-repeat; "
+        "border-radius: 0; image-rendering: pixelated }",
+        ".st-key-gallery button p { font-size: .8rem }",
+    ]
+    for name in masks.names():
+        file = io.BytesIO()
+        Image.fromarray(_thumb(name, theme)).save(file, "png")
+        data = base64.b64encode(file.getvalue()).decode()
+        picture_url = f"url(data:image/png;base64,{data})"
+        rules.append(f".st-key-gallery-{name} button {{ background-image: {picture_url} }}")
+    return "\n".join(rules)
+
+
 def _thumb(name: str, theme: str) -> np.ndarray:
     """RGB picture (uint8) of a mask with its defaults; a few lengths where it needs some."""
     given = {
@@ -218,5 +244,4 @@ def _thumb(name: str, theme: str) -> np.ndarray:
     shares = thumbnail.shrink(kept[0] if kept.ndim == 3 else kept, _THUMB)[..., None]
     paper = np.array([0xE4, 0xE7, 0xEB] if theme == "light" else [0x33, 0x3A, 0x45])
     ink = np.array([0x00, 0x72, 0xB2])
-    pixels = (paper + (ink - paper) * np.sqrt(shares)).astype(np.uint8)
-    return pixels.repeat(4, axis=0).repeat(4, axis=1)
+    return (paper + (ink - paper) * np.sqrt(shares)).astype(np.uint8)

@@ -87,6 +87,8 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
         )
     known = [r.speedup for r in rows if r.speedup and not verdicts.unknown(r.speedup.low, r.speedup.high)]
     axis = axes.ratio(ratios, [v for s in known for v in (s.low, s.high)])
+    compared = {r.impl: (r.speedup.low, r.speedup.high) for r in rows if r.speedup and r.impl != baseline}
+    axes.arrows(fig, axis, compared, c["ink"])
     fig.update_xaxes(**axis, side="top", title_text=_axis_title(rows, baseline), title_standoff=6)
     names = [r.impl for r in rows]
     axes.named_rows(fig, rows, categoryorder="array", categoryarray=names, linecolor="rgba(0,0,0,0)")

@@ -79,7 +79,9 @@ def gains(
         named[name] = f"over {called(name)}", told
     axes.row_labels(fig, named, 20, theme)
     ends = [known[n][k] for n in names for k in ("low", "high")]
-    fig.update_xaxes(**axes.ratio([known[n]["median"] for n in names], ends), title_text="speed-up (log)")
+    axis = axes.ratio([known[n]["median"] for n in names], ends)
+    axes.arrows(fig, axis, {n: (known[n]["low"], known[n]["high"]) for n in names}, c["ink"])
+    fig.update_xaxes(**axis, title_text="speed-up (log)")
     axes.named_rows(fig, names, linecolor="rgba(0,0,0,0)")
     axes.line_at(fig, theme, x=1)
     fig.update_layout(margin=dict(l=8, r=12, b=40))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 WINDOW_S = 0.5
+QUIET_S = 3.0  # without a disturbed window, before CPUs count as idle: what else runs pauses now and then
 OTHERS = 0.25  # CPUs that other processes keep busy: more than a desktop or a dashboard does in passing
 STEAL = 0.02
 WAITED = 0.05
@@ -119,16 +120,21 @@ def thread_s() -> tuple[float, float]:
 
 
 def idle(wait_s: float, step=lambda text: None, pause=time.sleep) -> str | None:
-    """What disturbs now, looked at for WINDOW_S; with ``wait_s`` until nothing does, at most for so long.
-    ``step(sentence)`` is called between looks (it may raise Cancelled)."""
-    begun = time.monotonic()
+    """What disturbs now, looked at for WINDOW_S; with ``wait_s`` until nothing has for QUIET_S, for at most
+    so long. ``step(sentence)`` is called between looks (it may raise Cancelled)."""
+    begun, quiet, last = time.monotonic(), 0, None
+    needed = round(QUIET_S / WINDOW_S) if wait_s else 1
     while True:
         load = Load()
         pause(WINDOW_S * 1.05)
         busy = sentence(load.read(), len(load.cpus))
-        if not busy or time.monotonic() - begun >= wait_s:
-            return busy
-        step(busy)
+        quiet = 0 if busy else quiet + 1
+        last = busy or last
+        if quiet >= needed:
+            return None
+        if time.monotonic() - begun >= wait_s:
+            return last
+        step(busy or "none of the others ran just now")
 
 
 def _counters(cpus: set[int]) -> tuple[float, ...]:

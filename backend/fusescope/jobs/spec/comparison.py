@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Any
 
 from fusescope.core import schema
@@ -53,11 +54,17 @@ def complete(who: str, spec: dict, extra: tuple[Parameter, ...] = ()) -> dict[st
 
 
 def name(spec: dict, what: str) -> str:
-    """ "attention, 5 implementations, seq 512 to 4096, float16", where ``what`` is "implementation"."""
-    count = len(spec.get("impls") or ())
+    """ "attention, 5 implementations, seq 512 to 4096, float16", where ``what`` is "implementation"; a user's
+    own are named: "attention, mine.py:fast and 1 other, seq 512, float16"."""
+    impls = [str(impl) for impl in spec.get("impls") or ()]
+    own = [PurePath(impl).name for impl in impls if ".py:" in impl]
+    count = len(impls) - len(own)
+    others = f"{count} {what}{'' if count == 1 else 's'}"
+    if own:
+        others = f" and {count} other{'' if count == 1 else 's'}" if count else ""
     parts = (
         str(spec.get("op", "")).removeprefix("model:"),
-        f"{count} {what}{'' if count == 1 else 's'}",
+        ", ".join(own) + others,
         _cases([dict(case) for case in spec.get("cases") or ()]),
         str(spec.get("dtype", "")),
     )
@@ -74,5 +81,5 @@ def _cases(cases: list[dict]) -> str:
             for key, values in changing.items()
         )
     known = cases[0] if cases else {}
-    shown = [k for k in ("mask", "batch", "seq", "n", "m") if known.get(k) is not None]
+    shown = [k for k in ("mask", "batch", "seq", "n", "m") if known.get(k) is not None] or list(known)
     return ", ".join(f"{key} {known[key]}" for key in shown[:3])
