@@ -9,7 +9,7 @@ import pytest
 from drawn_page import calm, said
 from profiles_on_disk import OTHER, TRACE
 
-from fusescope.core.records import NO_DEVICE
+from fusescope.core.machine.conditions import NO_DEVICE
 from pages._ui.profiler import importing, page, sentences
 from pages._ui.profiler.views import overview
 from pages._ui.widgets import html_table

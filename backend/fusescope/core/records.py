@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
-from fusescope.core.machine.conditions import Conditions
+from fusescope.core.machine.conditions import NO_DEVICE, Conditions
 from fusescope.core.schema.extra import Extra
 from fusescope.core.schema.lines import encode
 from fusescope.core.schema.run_files import check_spec
@@ -28,7 +28,6 @@ RUN_STATES = ("queued", "running", "done", "failed", "cancelled", "interrupted",
 """incomplete is what a reader finds of a run that was done: part of its files is gone."""
 DTYPES = ("float32", "float16", "bfloat16")
 SCHEMA_VERSION = 1
-NO_DEVICE = "unknown device"  # the name of one that a file does not tell
 YEAR_10000 = 253_370_764_800.0  # Unix seconds that a date can still be written of
 
 _NOT_NEGATIVE = {"low": 0}

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from fusescope.charts import captions, numbers
-from fusescope.core.records import NO_DEVICE
+from fusescope.core.machine.conditions import NO_DEVICE
 from fusescope.jobs import submit
 from pages._ui.app import callbacks
 from pages._ui.profiler import data

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fusescope.core import paths
 from fusescope.core.errors import Unsupported
-from fusescope.core.records import NO_DEVICE
+from fusescope.core.machine.conditions import NO_DEVICE
 from fusescope.core.schema import Parameter, complete
 from fusescope.jobs.profiled import eager_trace
 
