@@ -173,7 +173,7 @@ def test_what_limits_a_profile_and_what_to_do(recorded_server, visitor):
     v.sees("Launch-bound")
     v.sees(re.compile(rf"idle {100 * idle:.1f}\W?% of"))
     gain = numbers.ratio(step_ms(mine) / step_ms(graph))
-    v.sees(re.compile(rf"Run it as sdpa-graph · {gain} as fast"))
+    v.sees(re.compile(rf"Run it as sdpa-graph · at most {gain} as fast"))
     v.sees(
         re.compile(rf"takes {numbers.time(step_ms(graph))} a step there, {numbers.time(step_ms(mine))} here")
     )
@@ -222,8 +222,8 @@ def test_the_dearest_kernel_and_the_idle_share_of_a_foreign_trace(shared_server,
     v.click("link", "Open a trace")
     v.page.set_input_files("input[type=file]", str(trace(tmp_path / "theirs.json", events)))
     v.actions += 1
-    expect(v.page.get_by_role("button", name="Import", exact=True)).to_be_enabled()
-    v.click("button", "Import", exact=True)
+    expect(v.page.get_by_role("button", name="Import the upload", exact=True)).to_be_enabled()
+    v.click("button", "Import the upload", exact=True)
     v.sees(re.compile(r"Longest kernel: their_dearest, 75.0\W?% of the kernel time: 1 call"))
     v.sees(re.compile(rf"The device was idle {100 * (1 - 400 / 690):.3g}\W?% of 690\W?µs"))
     assert v.actions == 3

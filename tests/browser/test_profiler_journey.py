@@ -43,7 +43,7 @@ def test_a_strangers_trace_is_imported_and_harmless(shared_server, visitor, tmp_
     page.goto(shared_server.with_token(f"{shared_server.address}/profiler?do=import"))
     page.get_by_text("Nothing in a file is executed").wait_for()
     page.set_input_files("input[type=file]", str(hostile(tmp_path / "theirs.json")))
-    button = page.get_by_role("button", name="Import", exact=True)
+    button = page.get_by_role("button", name="Import the upload", exact=True)
     expect(button).to_be_enabled()  # once the server has the file
     button.click()
     page.get_by_text("Longest kernels").wait_for()

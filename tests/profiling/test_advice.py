@@ -6,7 +6,8 @@ from made_up import DATA, load
 
 from fusescope.analysis.profile import metrics as profile_metrics
 from fusescope.analysis.profile.advice import recommend
-from fusescope.analysis.profile.verdict import single_gaps, verdict
+from fusescope.analysis.profile.single import single_gaps
+from fusescope.analysis.profile.verdict import verdict
 
 ALEXNET = DATA / "traces" / "alexnet_a100.json.gz"
 
@@ -25,9 +26,9 @@ def titles(*given, **more):
 
 
 def test_gaps_of_the_launch_path_suggest_a_graph_with_its_bound():
-    first, batch = recommend(profile(100_000, host=(90, 900_000)), steps=2)
+    first, batch, _ = recommend(profile(100_000, host=(90, 900_000)), steps=2)
     assert first.title == "Capture the step in a CUDA graph" and first.gain == pytest.approx(10)
-    assert "90 gaps of 10 µs" in first.says and "450 µs of 500 µs per step" in first.says
+    assert "90 gaps, 10 µs on average," in first.says and "450 µs of 500 µs per step" in first.says
     assert batch.title == "Use a larger batch" and "10× the throughput" in batch.says
 
 
@@ -35,12 +36,12 @@ def test_one_start_up_gap_is_no_launch_path():
     data = profile(950_000, span=10_000_000, host=(91, 9_050_000), longest=(9_000_000, 600))
     assert [g["dur_ns"] for g in single_gaps(data)] == [9_000_000]
     found = verdict(data)
-    assert found.kind == "inconclusive" and "one gap makes 99.4 %" in "; ".join(found.because)
+    assert found.kind == "inconclusive" and "one gap of 90 % (9 ms) is left out" in "; ".join(found.because)
     advice = recommend(data)
     assert [r.title for r in advice] == ["Look at one gap of 9 ms", "Capture the step in a CUDA graph"][
         :1
     ] or (advice[-1].title == "Look at one gap of 9 ms")
-    assert "Before b, after a: 99.4 %" in advice[-1].says
+    assert "Before b, after a: 90 % of 10 ms" in advice[-1].says
 
 
 def test_even_gaps_are_all_of_the_launch_path():
@@ -98,6 +99,24 @@ def test_the_profilers_own_work_is_named():
     assert "300 µs of work of its own, 100 µs of it in idle gaps" in found.says
 
 
+def test_where_the_device_waits_for_the_host_the_profilers_cost_is_said():
+    data = profile(100_000, host=(90, 900_000))
+    data["rows"] |= {"operators": 1000}
+    *_, cost = recommend(data, steps=2)
+    assert cost.title == "Allow for the profiler's own cost"
+    assert "each of the host's 1,000 operators and 100 API calls" in cost.says
+    assert not titles(profile(800_000, host=(90, 200_000)))[1:], "waits are few"
+
+
+def test_with_a_benchmark_gains_are_against_the_step_without_the_profiler():
+    data = profile(100_000, host=(90, 900_000))
+    graph, batch, cost = recommend(data, steps=2, measured_ns=200_000)
+    assert graph.gain == pytest.approx(4) and "Without the profiler a step takes 200 µs." in graph.says
+    assert "4× the throughput" in batch.says
+    assert "A step takes 500 µs here, 200 µs without the profiler." in cost.says
+    assert "Capture the step in a CUDA graph" not in titles(data, steps=2, measured_ns=50_000)
+
+
 def test_rules_of_ncu_count_by_the_time_of_their_launch():
     ncu = [{"duration_ns": 990.0}, {"duration_ns": 10.0}]
     rule = {"rule": "Occupancy", "speedup_percent": 40.0, "says": "few warps", "launch": 0}
@@ -119,7 +138,7 @@ def test_a_real_trace_whose_copies_dominate_is_not_launch_bound(tmp_path):
     found = verdict(summary)
     assert found.kind == "copy-bound" and found.numbers["copy_share"] > 0.8
     advice = recommend(summary, rows["kernel_summary"])
-    assert any("78.1 % of the idle time by itself" in r.says for r in advice)
+    assert any("77.7 % of 12.9 s by itself" in r.says for r in advice)
 
 
 def test_step_time_comes_first_and_factors_say_how_many_times_better():

@@ -118,3 +118,14 @@ def test_a_small_new_run_does_not_hide_a_large_one(profiles, implementations, pr
     _copies(profiles, dict(zip(names, implementations, strict=True)))
     (found,) = answers.find(Question("softmax", {"n": 3, "heads": 12}), recorded=False)
     assert found.run == names[preferred] and found.implementations == implementations[preferred]
+
+
+def test_only_runs_that_measured_all_of_some_implementations(profiles):
+    make(profiles, 1, 1)
+    names = [f"20270101-00000{n}-bench-00000{n}" for n in range(2)]
+    _copies(profiles, dict(zip(names, (8, 4), strict=True)))
+    question = Question("softmax", {"n": 3, "heads": 12})
+    found = [
+        answers.find(question, impls=impls) for impls in (("v2_rows",), ("v2_rows", "v7_rows"), ("v9_rows",))
+    ]
+    assert [[f.run for f in each] for each in found] == [[names[1]], [names[0]], []]

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
-from fusescope.core.machine.conditions import Conditions
+from fusescope.core.machine.conditions import NO_DEVICE, Conditions
 from fusescope.core.schema.extra import Extra
 from fusescope.core.schema.lines import encode
 from fusescope.core.schema.run_files import check_spec
@@ -288,7 +288,7 @@ class Run:
     @property
     def device_name(self) -> str:
         """What the charts call the device this was measured on, e.g. "NVIDIA H200"."""
-        return str(self.environment.get("device_name") or "unknown device")
+        return str(self.environment.get("device_name") or NO_DEVICE)
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self) | {"tags": list(self.tags)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,14 +49,17 @@ class Found:
     differs: Mapping[str, tuple[Any, Any]]
 
 
-def find(question: Question, most: int = 1, recorded: bool | None = None) -> list[Found]:
+def find(
+    question: Question, most: int = 1, recorded: bool | None = None, impls: Sequence[str] = ()
+) -> list[Found]:
     """The measured cases nearest to the question, at most one run for each, nearest first.
 
     Of several runs of one case the newest counts that has at least half as many implementations as the
-    largest. recorded: only runs that ship with the project, or only others. RunError without duckdb.
+    largest. recorded: only runs that ship with the project, or only others; impls: only runs with a time
+    of each. RunError without duckdb.
     """
     runs_of: dict[tuple, list[tuple]] = {}
-    for run, case, dtype, device, count, created in _measured(question.op, recorded):
+    for run, case, dtype, device, count, created in _measured(question.op, recorded, impls):
         key = (json.dumps(case, sort_keys=True), dtype, device)
         runs_of.setdefault(key, []).append((run, case, dtype, device, count, created))
     chosen = [_preferred(runs_of[key]) for key in sorted(runs_of)]  # of equals always the same one
@@ -64,12 +67,17 @@ def find(question: Question, most: int = 1, recorded: bool | None = None) -> lis
     return [_found(question, row) for row in ranked[:most]]
 
 
-def _measured(op: str, recorded: bool | None) -> list[tuple]:
+def _measured(op: str, recorded: bool | None, impls: Sequence[str]) -> list[tuple]:
     """(run, case, dtype, device name, implementations with a valid time, created) for each run and case; of
     layouts over several devices none: they answer another question than execution modes of a model."""
     table = library.records(op=op)
     table = table[table["status"] == "ok"]
-    groups = table.groupby(["run", "case", "dtype", "device_name"], sort=False)
+    keys = ["run", "case", "dtype", "device_name"]
+    if impls:
+        having = table[table["impl"].isin(impls)].groupby(keys)["impl"].transform("nunique")
+        whole = having[having == len(set(impls))].index
+        table = table.merge(table.loc[whole, keys].drop_duplicates(), on=keys)
+    groups = table.groupby(keys, sort=False)
     rows = groups.agg(count=("impl", "nunique"), created=("created", "first")).reset_index()
     kept = None if recorded is None else {r.id for r in library.runs(recorded=recorded, limit=1 << 30)[0]}
     layouts = {r.id for r in library.runs(kind="parallel", op=op, limit=1 << 30)[0]}

@@ -1,4 +1,5 @@
-"""A profile's timeline in as many bins as a screen has columns, and the tree of its time breakdown."""
+"""A profile's timeline in as many bins as a screen has columns, the tree of its time breakdown, and
+what its devices did as columns."""
 
 from __future__ import annotations
 
@@ -235,3 +236,48 @@ def _bins(starts: np.ndarray, ends: np.ndarray, codes: np.ndarray, edges: np.nda
         "count": np.bincount(which, minlength=count).tolist(),
         "name": longest.tolist(),
     }
+
+
+def device_activities(run: Path) -> tuple[dict, dict] | None:
+    """The columns of ``analysis.profile.device_time.Activities`` and ``Gaps``; None where the run has no
+    kernels and copies with the gaps between them."""
+    if not {"kernels", "copies", "gaps"} <= set(profile.names(run)):
+        return None
+    parts, known = [], []
+    for name in ("kernels", "copies"):
+        wanted = ["ts_ns", "dur_ns", "device", "step", "name", "collective"]
+        there = [c for c in wanted if c in profile.columns(run, name)]
+        if not {*wanted[:-1]} <= {*there}:  # of a file from elsewhere
+            return None
+        table = profile.arrow(run, name, there)
+        places, texts = _places(table["name"])
+        found = {c: _whole(table[c]) for c in ("ts_ns", "dur_ns", "device", "step")}
+        told = "collective" in table.column_names
+        found["told"] = (table["collective"] if told else table["name"]).is_valid().to_numpy() & told
+        found["copy"] = np.full(table.num_rows, name == "copies")
+        found["name"] = places + (places >= 0) * len(known)
+        known += texts
+        parts.append(found)
+    joined = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
+    begin = joined.pop("ts_ns")
+    joined |= {"begin": begin, "end": begin + joined.pop("dur_ns"), "names": known}
+    empty = profile.arrow(run, "gaps", ["dur_ns", "step", "cause"])
+    cause, causes = _places(empty["cause"])
+    gaps = {
+        "length": _whole(empty["dur_ns"]),
+        "step": _whole(empty["step"]),
+        "cause": cause,
+        "causes": causes,
+    }
+    return joined, gaps
+
+
+def _whole(column):
+    """Whole numbers as numpy, the smallest int64 where there is none."""
+    return column.fill_null(np.iinfo(np.int64).min).to_numpy()
+
+
+def _places(column):
+    """(place of each text in the list, -1 where there is none; the list)."""
+    one = column.combine_chunks().dictionary_encode()
+    return one.indices.fill_null(-1).to_numpy().astype(np.int64), one.dictionary.to_pylist()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
+from fusescope.analysis.profile import device_time
 from fusescope.analysis.profile.verdict import in_short, verdict
 from fusescope.charts import captions, numbers, sentences
 from fusescope.charts.findings import brief
@@ -18,7 +19,7 @@ from fusescope.core.errors import RunError
 from fusescope.core.records import Run
 from fusescope.search import sessions
 from fusescope.search.learning.found import NAME
-from fusescope.store import library, profile, tables
+from fusescope.store import library, profile, tables, timeline
 from pages._ui.answer import run_facts, selfcheck
 from pages._ui.app import run_data, url
 from pages._ui.widgets import elements, html_table
@@ -156,7 +157,8 @@ def _limit(path: str, stamp: tuple[int, int]) -> str:
     if summary.get("ranks"):
         return f"{len(summary['ranks'])} ranks"
     ncu = profile.rows(folder, "ncu_kernels") if "ncu_kernels" in profile.names(folder) else []
-    return in_short(verdict(summary, ncu))
+    parts = device_time.read(timeline.device_activities(folder))
+    return in_short(verdict(summary, ncu, parts=parts))
 
 
 _VALUES: dict[str, Callable[[Run], object]] = {

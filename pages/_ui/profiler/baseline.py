@@ -45,7 +45,6 @@ def draw(state: url.State, found: Profile) -> None:
         st.button(
             text,
             key="profiler/pin",
-            type="tertiary",
             on_click=_pin,
             args=("" if other else found.id,),
             help="All profiles opened from then on show their figures against it",
@@ -54,7 +53,7 @@ def draw(state: url.State, found: Profile) -> None:
     a = data.load(other)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f"**Against the baseline** {md(run_name(a.run))}")
-        st.button("Unpin", key="profiler/unpin", type="tertiary", on_click=_pin, args=("",))
+        st.button("Unpin", key="profiler/unpin", on_click=_pin, args=("",))
     table(profile_metrics.compare(advice.metrics(a), advice.metrics(found)), found.name("against-baseline"))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
+from fusescope.analysis.profile.device_time import DeviceTime, read
 from fusescope.analysis.ranks import intervals
 from fusescope.core import paths
 from fusescope.core.records import Run
@@ -66,8 +67,9 @@ def opened(run_id: str) -> None:
 
 
 def offered() -> list[str]:
-    """Ids of the runs that can be shown, this machine's newest first; recorded ones last, traces before
-    reports and before runs on many ranks: the page opens on the first."""
+    """Ids of the runs that can be shown, this machine's newest first; recorded ones last, whole models before
+    kernels and runs on many ranks, of each the traces before the reports, and eager before other modes of the
+    same work: the page opens on the first."""
     home = paths.profiles()
     stamps = [p.stat().st_mtime_ns if p.is_dir() else 0 for p in (home, home / ".live", home / "recorded")]
     return _offered(str(home), tuple(stamps))
@@ -77,8 +79,21 @@ def offered() -> list[str]:
 def _offered(home: str, stamps: tuple) -> list[str]:
     found = [r for kind in KINDS for r in library.runs(kind=kind, limit=_EACH)[0]]
     found = [r for r in found if r.live or r.status in ("done", "failed", "interrupted", "cancelled")]
-    found.sort(key=lambda r: (r.recorded, r.recorded and r.kind != "trace", -(r.created or 0)))
+    found.sort(key=lambda r: (r.recorded, _group(r) if r.recorded else (), -(r.created or 0)))
     return [r.id for r in found if r.live or has_profile(library.find(r.id))]
+
+
+def of_model(run: Run) -> bool:
+    """Whether it profiles a whole model."""
+    return str(run.spec.get("op") or "").startswith("model:")
+
+
+def _group(run: Run) -> tuple:
+    """A sort key of recorded runs."""
+    order = ("trace", "ncu", "nsys")
+    what = 2 if run.kind == "parallel" else 0 if of_model(run) else 1
+    place = order.index(run.kind) if run.kind in order else len(order)
+    return what, place, str(run.spec.get("op")), str(run.spec.get("impl")) != "eager"
 
 
 def has_profile(path: Path) -> bool:
@@ -178,6 +193,12 @@ def tree(
     path: str, by: tuple[str, ...], stamp: str, table: str = "kernels", time: str = "dur_ns"
 ) -> list[dict]:
     return timeline.tree(Path(path), by, table, time)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def device_time(path: str, stamp: str) -> DeviceTime | None:
+    """The devices' time by part and step; None without kernels and copies. Kept uncopied; read-only."""
+    return read(timeline.device_activities(Path(path)))
 
 
 @st.cache_data(max_entries=64, show_spinner=False)

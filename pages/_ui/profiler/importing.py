@@ -12,14 +12,14 @@ import streamlit as st
 from fusescope.core import paths
 from fusescope.jobs import submit
 from pages._ui.app import callbacks, run_data, url
-from pages._ui.forms import fields
+from pages._ui.forms import fields, linked
 from pages._ui.profiler import data
 from pages._ui.widgets.text import file_name, run_name
 
 TYPES = ("json", "gz", "sqlite", "csv", "ncu-rep", "pickle", "pkl")
 MOST_MIB = 500
 _DAY_S = 86400
-_NONE = "none"
+_NONE, _FILE = "none", "file"
 
 
 def folder() -> Path:
@@ -36,6 +36,14 @@ def draw(state: url.State) -> None:
         "executed."
     )
     left, right = st.columns(2, gap="medium")
+    with right:
+        line, below = st.container(), st.container()
+        keep = st.toggle(
+            "keep the file in the run even if large",
+            key="profiler/keep",
+            help="Perfetto opens the kept file. Compressed files, and others up to 256 MiB, are always kept",
+        )
+        captured = _captured()
     with left:
         upload = st.file_uploader(
             f"a file from your computer, or a trace per rank, up to {MOST_MIB} MiB each",
@@ -44,28 +52,43 @@ def draw(state: url.State) -> None:
             max_upload_size=MOST_MIB,
             key="profiler/upload",
         )
-    with right:
-        path = fields.path(
+        if upload:
+            st.button(
+                "Import the upload" if len(upload) == 1 else "Import the uploads",
+                type="primary",
+                key="profiler/import-upload",
+                on_click=callbacks.careful(_uploaded),
+                args=(upload, keep, captured),
+            )
+    _path(state, line, below, keep, captured)
+
+
+def _path(state: url.State, line, below, keep: bool, captured: str | None) -> None:
+    """The field for a path with its button, a form so that Enter imports. What a link names must be confirmed
+    first, in ``below``: until then no form, so that another path can be typed and Enter only takes it."""
+    key = state.seed(_FILE, "")
+    with below:
+        linked.ask(state, key, [st.session_state[key].strip()])
+    waits = bool(state.unconfirmed)
+    with line, st.container(key="import-path") if waits else st.form("profiler/path", border=False):
+        wide, narrow = st.columns([5, 1.2], gap="small", vertical_alignment="bottom", wrap=False)
+        fields.text(
             state,
-            "file",
+            _FILE,
             "or a path on this machine: a file, or a folder with a trace per rank",
+            box=wide,
             placeholder="/path/to/trace.json.gz",
             help="A gigabyte (4 million events) takes about half a minute",
         )
-        keep = st.toggle(
-            "keep the file in the run even if large",
-            key="profiler/keep",
-            help="Perfetto opens the kept file. Compressed files, and others up to 256 MiB, are always kept",
+        button = narrow.button if waits else narrow.form_submit_button
+        button(
+            "Import",
+            type="primary",
+            key="profiler/import",
+            disabled=waits,
+            on_click=callbacks.careful(_named),
+            args=(key, keep, captured),
         )
-        captured = _captured()
-    st.button(
-        "Import",
-        type="primary",
-        key="profiler/import",
-        disabled=not upload and (not path or bool(state.unconfirmed)),
-        on_click=callbacks.careful(_submit),
-        args=(upload, path, keep, captured),
-    )
 
 
 def _captured() -> str | None:
@@ -83,11 +106,16 @@ def _captured() -> str | None:
     return None if chosen == _NONE else chosen
 
 
-def _submit(uploads: list, path: str, keep: bool, captured: str | None) -> None:
+def _named(key: str, keep: bool, captured: str | None) -> None:
+    path = str(st.session_state[key]).strip()
+    if not path:
+        raise ValueError("type the path of a file or folder first")
+    spec = {"keep": keep or None, "captured": captured, "file": path}
+    data.opened(submit.submit("import", spec, title=Path(path).name))
+
+
+def _uploaded(uploads: list, keep: bool, captured: str | None) -> None:
     spec = {"keep": keep or None, "captured": captured}
-    if not uploads:
-        data.opened(submit.submit("import", spec | {"file": path}, title=Path(path).name))
-        return
     files = receive([(u.name, u.getbuffer()) for u in uploads])
     home = files[0].parent
     if len(files) == 1:

@@ -11,13 +11,14 @@ from fusescope.jobs import submit
 from fusescope.store import library
 from pages._ui.answer import answer
 from pages._ui.app import callbacks, device, jobs, run_data, url
-from pages._ui.profiler import collecting, data, importing
+from pages._ui.profiler import collecting, data, importing, sentences
 from pages._ui.profiler.views import choice
 from pages._ui.widgets import told
 from pages._ui.widgets.text import md, run_name, sentence
 
 LOOK, IMPORT, NOW = data.LOOK, "Import a file", "Profile something now"
 MODES = {LOOK: "", IMPORT: "import", NOW: "now"}
+_TOOLS = {"trace": "torch.profiler", "ncu": "Nsight Compute", "nsys": "Nsight Systems"}
 _CASE = {"batch": 1, "seq": 512, "heads": 12, "head_dim": 64}
 
 
@@ -46,7 +47,7 @@ def _look(state: url.State) -> None:
     own = [i for i in offered if not _run(i).recorded]
     if not own and wanted is None:
         _nothing()
-    options = list(dict.fromkeys([*([wanted] if wanted else []), *offered]))
+    options = offered if wanted in (None, *offered) else [wanted, *offered]
     if not options:
         st.caption("No recorded profile ships with this checkout.")
         return
@@ -106,11 +107,19 @@ def _run(run_id: str) -> Run:
 
 
 def _line(run: Run) -> str:
-    """A run as one line of the picker, in plain text; lines must differ, so that each has the end of its
-    id."""
-    where = f"recorded on {run.device_name}" if run.recorded else run.device_name
-    when = captions.when(run)
-    return " · ".join(p for p in (run_name(run), where, when, run.id.rpartition("-")[2]) if p)
+    """A run as one line of the picker, in plain text: of a recorded one first whether it is a model or a
+    kernel. Lines must differ, so that each has the end of its id."""
+    where = f"recorded on {run.device_name}" if run.recorded else sentences.known_device(run.device_name)
+    words = [run_name(run), _TOOLS.get(run.kind, ""), where, captions.when(run), run.id.rpartition("-")[2]]
+    if run.recorded:
+        words.insert(0, _group(run))
+    return " · ".join(p for p in words if p)
+
+
+def _group(run: Run) -> str:
+    if run.kind == "parallel":
+        return "Many ranks"
+    return "Model" if data.of_model(run) else "Kernel"
 
 
 def _nothing() -> None:

@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from fusescope.charts import captions, numbers
+from fusescope.core.machine.conditions import NO_DEVICE
 from fusescope.jobs import submit
 from pages._ui.app import callbacks
 from pages._ui.profiler import data
@@ -20,11 +21,16 @@ def subtitle(found: Profile) -> str:
     summary = found.summary or {}
     gpu = next((g["name"] for g in summary.get("gpus", ()) if g.get("name")), None)
     words = [
-        gpu or found.run.device_name,
+        gpu or known_device(found.run.device_name),
         str(found.run.spec.get("dtype") or ""),
         captions.date(found.run.finished or found.run.created),
     ]
     return " · ".join(w for w in words if w)
+
+
+def known_device(name: str) -> str:
+    """The device's name, "" where the file did not tell it: the heading says so once."""
+    return "" if name == NO_DEVICE else name
 
 
 def lacks(what: str, how: str) -> None:
@@ -124,6 +130,40 @@ _OF_TABLE = {
 def why(table: str = "") -> Callable[[int, str], str]:
     """Why a cell of a table of that name is empty, for ``elements.table``."""
     return lambda row, column: _WHY.get(column.partition(" (")[0], _OF_TABLE.get(table, "not in the file"))
+
+
+def without_empty(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The readable table without columns that have no value in any row, and a sentence on which those are and
+    why; "" where there are none."""
+    empty = [c for c in table.columns if table[c].isna().all()]
+    if not empty or not len(table):
+        return table, ""
+    names: dict[str, list[str]] = {}
+    for column in empty:
+        name = column.partition(" (")[0]
+        names.setdefault(_WHY.get(name, "not in the file"), []).append(name)
+    parts = [f"{', '.join(n)} ({why})" for why, n in names.items()]
+    return table.drop(columns=empty), f"Not shown, since no row has a value: {'; '.join(parts)}."
+
+
+_CUT = 3  # names of one length, all unbalanced or not ended: a profiler cut them
+
+
+def cut_names(table: pd.DataFrame) -> str:
+    """A sentence where kernel names were cut before they came here; "" where none were.
+
+    The longest length is a limit where at least _CUT names have it and none is longer, and some of these end
+    inside brackets; one that ends in "..." was cut by whoever wrote the file.
+    """
+    names = [str(n) for n in table["name"].dropna()]
+    most = max(map(len, names), default=0)
+    at_limit = [n for n in names if len(n) == most]
+    inside = sum(any(n.count(a) > n.count(b) for a, b in ("<>", "()")) for n in at_limit)
+    dots = sum(n.endswith(("...", "…")) for n in names)
+    if dots or (len(at_limit) >= _CUT and inside):
+        where = 'where it ends in "..."' if dots else f"after {most} characters"
+        return f"The file itself has names cut {where}; kernels that differ only beyond count as one here."
+    return ""
 
 
 def share(value: float | None) -> str:

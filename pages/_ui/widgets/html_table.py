@@ -16,6 +16,7 @@ MOST = 300
 _LONG = 70  # characters shown of a text; all of it on hover
 _LINE = 18  # characters of a text beyond which it may take several lines
 TALL = 560  # pixels after which a table scrolls under its headings
+_PATH = 30  # the same of a text without spaces
 Why = Mapping[str, str] | Callable[[int, str], str]
 """Why a cell is empty: by column, or by (row number, column)."""
 
@@ -88,4 +89,7 @@ def _cell(value, number: int, column: str, why: Why) -> str:
     shown = escape(text)
     if len(text) > _LONG:
         return f"<span class='fs-long' title='{quoted(text)}'>{shown}</span>"
+    if len(text) > _PATH and " " not in text:  # model.encoder.layer.7.output: may break after a dot
+        shown = shown.replace(".", ".<wbr>")
+        return f"<span class='fs-lines'>{shown}</span>"
     return f"<span class='fs-lines'>{shown}</span>" if len(text) > _LINE and " " in text else shown

@@ -94,8 +94,10 @@ _READING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "Steps on",
-        "One bar per step of the profile: kernels, copies, and idle time by its cause. Idle because the host "
-        "had not launched calls for a CUDA graph or larger work; idle behind a copy for overlapping it.",
+        "One bar per step of the profile. What runs at once on several streams counts once: kernels before "
+        "communication before copies, kernels and communication at once as such; it belongs to the step that "
+        "launched it. So the bars add up to the time from the first to the last activity. Idle because the "
+        "host had not launched calls for a CUDA graph or larger work; communication alone for overlap.",
         ("idle time",),
     ),
     (

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from fusescope.analysis.profile import device_time
 from fusescope.analysis.ranks import breakdown
 from fusescope.core import paths
 from fusescope.profiling.chrome import importer
 from fusescope.profiling.ranks import importer as many
 from fusescope.profiling.ranks import read
+from fusescope.store import timeline
 
 HERE = Path(__file__).parent / "data"
 HTA = json.loads((HERE / "hta.json").read_text())
@@ -62,6 +64,15 @@ def ranks(tmp_path_factory):
 def test_two_ranks_with_nccl_are_equal(ranks, rank):
     of = read.activities(ranks[1] / "artifacts" / "ranks" / str(rank), True)
     agrees(of, HTA["sampled"][str(rank)], tolerance=0.001)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_parts_of_one_profile_are_those_of_its_rank(ranks, rank):
+    path = ranks[1] / "artifacts" / "ranks" / str(rank)
+    found = device_time.read(timeline.device_activities(path))
+    times = breakdown.times(read.activities(path, True))
+    assert {part: found.whole[part] for part in device_time.BUSY} == {p: times[p] for p in device_time.BUSY}
+    assert sum(found.whole.values()) == times["span_ns"] and found.whole["exposed_ns"]
 
 
 def test_what_the_two_ranks_share_is_matched_and_what_cannot_be_is_said(ranks):

@@ -5,36 +5,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from fusescope.analysis.profile import communication, launch_path
+from fusescope.analysis.profile.device_time import DeviceTime
 from fusescope.analysis.profile.figures import percent, three, time
-from fusescope.analysis.profile.verdict import single_gaps
+from fusescope.analysis.profile.recommendation import WORTH, Recommendation, shortened
+from fusescope.analysis.profile.single import single_gaps
 
-WORTH = 0.05  # of the device's time: what could save less is not recommended
 SHORT_NS = 20_000  # an element-wise kernel of that length is mostly launch and memory latency
 _ELEMENT_WISE = re.compile(r"elementwise|pointwise|triton_poi|CatArrayBatchedCopy|FillFunctor", re.IGNORECASE)
-_WAITS = {
-    "host": "the host had not launched",
-    "synchronised": "the host waited for the device",
-    "profiler": "the profiler worked",
-    "launched": "launched before, dependency or latency",
-    "unknown": "no launch known",
-}
 _RULES = 3  # of Nsight Compute
 _NEVER = ("MemoryL2Compression",)  # of memory allocated as compressible, which torch's is not
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """title: what to do; says: why, with figures; gain: at most so many times as fast, None where the profile
-    gives no bound; view: the view of the profile that shows it."""
-
-    title: str
-    says: str
-    gain: float | None = None
-    view: str = ""
 
 
 def recommend(
@@ -45,72 +28,34 @@ def recommend(
     rules: Sequence[Mapping[str, Any]] = (),
     ncu: Sequence[Mapping[str, Any]] = (),
     steps: int = 1,
+    parts: DeviceTime | None = None,
+    measured_ns: float | None = None,
 ) -> list[Recommendation]:
-    """What the profile suggests, largest bound first.
+    """What the profile suggests, communication that nothing hides first, then by the largest bound.
 
     summary: of the profile; kernels: rows of kernel_summary; copies: {"name", "calls", "total_ns", "bytes"}
     by name; sequence: (stream, name, ns) of kernels, by stream and start; rules: of ncu_rules; steps: in the
-    profile (1 where it marks none). Gains are of the device's time from the first to the last activity,
-    single gaps left out: an upper bound, since what is removed may only have hidden something else.
+    profile (1 where it marks none); parts: of the devices' time, without which communication is not known;
+    measured_ns: a step without the profiler, by a benchmark. Gains are of the device's time from the first to
+    the last activity, single gaps left out: an upper bound, since what is removed may only have hidden
+    something else. What waits for the host takes longer under the profiler: with measured_ns, its gain is
+    against that.
     """
     devices = summary.get("devices") or ()
     span = sum(d["last_ns"] - d["first_ns"] for d in devices)
     single = single_gaps(summary)
     span = max(1, span - sum(gap["dur_ns"] for gap in single))
     found = [
-        *_launches(summary, single, span, steps),
+        *launch_path.waits(summary, single, span, steps, measured_ns),
         *_copies(copies, span),
         *_element_wise(sequence, kernels, span),
-        *_batch(kernels, summary, span),
+        *_batch(kernels, summary, measured_ns * steps if measured_ns else span),
     ]
     found.sort(key=lambda r: -(r.gain or 0))
-    idle = sum(row["total_ns"] for row in (summary.get("idle") or {}).values())
+    first = communication.advice(parts, span, steps) if parts else []
     whole = span + sum(gap["dur_ns"] for gap in single)
-    return found + _single(single, idle, whole) + _profiler(summary, span, single) + _ncu(rules, ncu)
-
-
-def _launches(summary, single, span: int, steps: int) -> Iterable[Recommendation]:
-    gaps = {cause: dict(row) for cause, row in (summary.get("idle") or {}).items()}
-    for gap in single:
-        if gap.get("cause") in gaps:
-            gaps[gap["cause"]]["total_ns"] -= gap["dur_ns"]
-            gaps[gap["cause"]]["gaps"] -= 1
-
-    def of(cause: str) -> tuple[int, int]:
-        row = gaps.get(cause) or {}
-        return max(0, row.get("total_ns", 0)), max(1, row.get("gaps", 1))
-
-    rows = summary.get("rows") or {}
-    ns, count = of("host")
-    if ns >= WORTH * span:
-        per = f", {time(ns / steps)} of {time(span / steps)} per step" if steps > 1 else ""
-        yield Recommendation(
-            "Capture the step in a CUDA graph",
-            f"{count:,} gaps of {time(ns / count)} on average wait for the host to launch the next of "
-            f"{rows.get('kernels', 0):,} kernels{per}. torch.cuda.graph, or "
-            'torch.compile(mode="reduce-overhead"), launches them at once.',
-            span / max(1, span - ns),
-            "Timeline",
-        )
-    ns, count = of("synchronised")
-    if ns >= WORTH * span:
-        yield Recommendation(
-            "Remove synchronisation from the step",
-            f"{count:,} gaps, {time(ns)} in total, begin with a call in which the host waits for the device: "
-            ".item(), .cpu(), printing a tensor, cudaMalloc of a first allocation.",
-            span / max(1, span - ns),
-            "Timeline",
-        )
-    ns, count = of("launched")
-    if ns >= WORTH * span:
-        yield Recommendation(
-            "Launch fewer, larger kernels",
-            f"{count:,} gaps of {time(ns / count)} on average lie between kernels that were launched in "
-            "time: start and end of kernels, or dependencies. Fuse kernels, or overlap them by programmatic "
-            "dependent launch.",
-            span / max(1, span - ns),
-            "Time breakdown",
-        )
+    cost = launch_path.profiler_cost(summary, single, span, steps, measured_ns)
+    return [*first, *found, *cost, *launch_path.alone(single, whole), *_ncu(rules, ncu)]
 
 
 def _copies(copies: Sequence[Mapping[str, Any]], span: int) -> Iterable[Recommendation]:
@@ -184,39 +129,6 @@ def _batch(kernels: Sequence[Mapping[str, Any]], summary, span: int) -> Iterable
         )
 
 
-def _single(single, idle: int, whole: int) -> list[Recommendation]:
-    return [
-        Recommendation(
-            f"Look at one gap of {time(gap['dur_ns'])}",
-            f"Before {_kernel(gap.get('after'))}, after {_kernel(gap.get('before'))}: "
-            f"{percent(gap['dur_ns'] / max(1, idle))} of the idle time by itself "
-            f"({_WAITS.get(str(gap.get('cause')), 'unknown cause')}). Start-up, a first allocation or a "
-            "pause: warm up before profiling, or leave it out.",
-            None,
-            "Timeline",
-        )
-        for gap in single[:3]
-        if gap["dur_ns"] >= WORTH * whole
-    ]
-
-
-def _profiler(summary, span: int, single) -> list[Recommendation]:
-    gaps = (summary.get("idle") or {}).get("profiler", {}).get("total_ns", 0)
-    gaps -= sum(gap["dur_ns"] for gap in single if gap.get("cause") == "profiler")
-    own = sum(v["total_ns"] for k, v in (summary.get("totals") or {}).items() if "overhead" in k.lower())
-    if gaps < WORTH * span and not (own and own >= WORTH * span):
-        return []
-    return [
-        Recommendation(
-            "Allow for the profiler's own cost",
-            f"The profiler recorded {time(max(own, gaps))} of work of its own, {time(max(0, gaps))} of it in "
-            "idle gaps. Take step times from a benchmark; profile without stacks, shapes and memory.",
-            None,
-            "Timeline",
-        )
-    ]
-
-
 def _ncu(rules: Sequence[Mapping[str, Any]], ncu: Sequence[Mapping[str, Any]]) -> list[Recommendation]:
     """Its rules with the largest estimates, weighted with the launch's share of the report's time, each once.
     Its estimates may be of one unit alone, so that they are no bound on the kernel."""
@@ -235,25 +147,12 @@ def _ncu(rules: Sequence[Mapping[str, Any]], ncu: Sequence[Mapping[str, Any]]) -
         Recommendation(
             f"Nsight Compute: {rule['rule']}",
             f"Launch {rule['launch']}, {percent(times[rule['launch']] / total)} of the report's time, "
-            f"estimated speed-up {three(rule['speedup_percent'])} %: {_shortened(rule['says'], 240)}",
+            f"estimated speed-up {three(rule['speedup_percent'])} %: {shortened(rule['says'], 240)}",
             None,
             "Nsight Compute",
         )
         for _, rule in chosen
     ]
-
-
-def _kernel(name: str | None) -> str:
-    return _shortened(name, 60) if name else "an unnamed activity"
-
-
-def _shortened(text: str, most: int) -> str:
-    """At most so many characters; a sentence ends with a whole word."""
-    if len(text) <= most:
-        return text
-    cut = text[: most - 1]
-    words = cut.rpartition(" ")[0]
-    return f"{words if len(words) > most // 2 else cut}…"
 
 
 def _known(value: Any) -> bool:

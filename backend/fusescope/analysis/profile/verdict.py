@@ -1,5 +1,5 @@
-"""What limits a profiled program: its launches, memory or arithmetic; every verdict cites the numbers it
-is based on."""
+"""What limits a profiled program: its launches, communication, memory or arithmetic; every verdict cites the
+numbers it is based on."""
 
 from __future__ import annotations
 
@@ -7,13 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fusescope.analysis.profile import communication
+from fusescope.analysis.profile.device_time import DeviceTime
 from fusescope.analysis.profile.figures import percent, three, time
+from fusescope.analysis.profile.single import single_gaps
 
-KINDS = ("launch-bound", "memory-bound", "compute-bound", "copy-bound", "latency-bound", "inconclusive")
+KINDS = (
+    "launch-bound",
+    "memory-bound",
+    "compute-bound",
+    "copy-bound",
+    "communication-bound",
+    "latency-bound",
+    "inconclusive",
+)
 IDLE_SHARE = 0.25  # of the device's time; below it the launches are no limit worth speaking of
 COPY_SHARE = 0.5  # of the device's busy time
 UNKNOWN_SHARE = 0.01  # of the device's time; below it idle time of an unknown cause is not mentioned
-SINGLE, SINGLE_SHARE = 10.0, 0.05  # times the other gaps' mean, and share of the idle time
 HIGH = 60.0  # % of speed of light from which Nsight Compute calls a unit well used
 
 
@@ -32,12 +42,17 @@ def verdict(
     intensity: float | None = None,
     ridge: float | None = None,
     reached: float | None = None,
+    parts: DeviceTime | None = None,
+    steps: int = 1,
 ) -> Verdict:
     """From a profile's summary.json, and where known the rows of ncu_kernels, or FLOP per byte, the device's
-    ridge, and the share (0 … 1) of the rate attainable at that intensity that was reached.
+    ridge, and the share (0 … 1) of the rate attainable at that intensity that was reached. parts: of the
+    devices' time, without which communication is not known; steps: in the profile.
 
-    copy-bound: copies are COPY_SHARE of what the device did. launch-bound: it idles for IDLE_SHARE of its
-    time or more, single gaps left out, and most of that because the host had not launched yet, or waited.
+    copy-bound: copies are COPY_SHARE of what the device did. communication-bound: communication while nothing
+    computes is the largest part of the device's time, single gaps left out. launch-bound: it idles for
+    IDLE_SHARE of its time or more, single gaps left out, and most of that because the host had not launched
+    yet, or waited.
     Else by Nsight Compute's speed of light, weighted with each kernel's time: the higher of memory and SM
     decides if it is HIGH, latency-bound where both are lower. Without ncu the arithmetic intensity decides
     (latency-bound where less than HIGH % of the attainable is reached), and without that nothing does.
@@ -47,7 +62,7 @@ def verdict(
     devices = summary.get("devices") or ()
     span = sum(d["last_ns"] - d["first_ns"] for d in devices)
     if span > 0:
-        kind = _of_device(because, numbers, summary, devices, span)
+        kind = _of_device(because, numbers, summary, span, parts, steps)
         if kind:
             return Verdict(kind, tuple(because), numbers)
     elif not ncu:
@@ -55,49 +70,37 @@ def verdict(
     return _of_kernels(because, numbers, ncu, intensity, ridge, reached)
 
 
-def single_gaps(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The gaps that stand out, longest first: each SINGLE times as long as the rest on average, and
-    SINGLE_SHARE of the idle time that is left. Start-up, a first allocation, a pause; not the launch path."""
-    idle = (summary.get("idle") or {}).values()
-    total, count = sum(row["total_ns"] for row in idle), sum(row["gaps"] for row in idle)
-    found: list[Mapping[str, Any]] = []
-    for gap in summary.get("longest_gaps") or ():
-        ns, others = gap["dur_ns"], count - len(found) - 1
-        rest = total - ns
-        if ns < SINGLE_SHARE * total or (others and ns < SINGLE * rest / others):
-            break
-        found.append(gap)
-        total = rest
-    return found
-
-
 def _of_device(
-    because: list[str], numbers: dict[str, float], summary: Mapping[str, Any], devices, span: int
+    because: list[str],
+    numbers: dict[str, float],
+    summary: Mapping[str, Any],
+    span: int,
+    parts: DeviceTime | None,
+    steps: int,
 ) -> str | None:
-    """What the device's own time says: "copy-bound", "launch-bound" or None."""
+    """What the devices' own time says: "copy-bound", "communication-bound", "launch-bound" or None. Shares of
+    time are of the span from the first to the last activity."""
+    devices = summary.get("devices") or ()
     busy, copies, kernels = (sum(d[k] for d in devices) for k in ("busy_ns", "copy_ns", "kernel_ns"))
     idle = {cause: row["total_ns"] for cause, row in (summary.get("idle") or {}).items()}
     host = idle.get("host", 0) + idle.get("synchronised", 0)
-    numbers["idle_share"] = 1 - busy / span
-    numbers["idle_host_share"] = host / span
-    unknown = idle.get("unknown", 0)
-    text = f"the device was idle {percent(numbers['idle_share'])} of {time(span)}"
-    if host or not unknown:
-        share = percent(numbers["idle_host_share"])
-        text += f"; {share} because the host had not launched or was waiting for it"
-    if unknown >= UNKNOWN_SHARE * span:
-        text += f"; {percent(unknown / span)} for an unknown cause: the next kernel's launch is not recorded"
-    because.append(text)
+    numbers |= {"idle_share": 1 - busy / span, "idle_host_share": host / span}
+    because.append(_idle_text(idle, host, span, numbers["idle_share"], steps))
+    if parts and parts.communication:
+        because.append(communication.text(parts))
+        numbers["communication_share"] = parts.communication_ns / max(1, parts.kernel_ns)
+        numbers["exposed_share"] = parts.whole["exposed_ns"] / span
     single = single_gaps(summary)
     alone = sum(gap["dur_ns"] for gap in single)
     if alone:
-        numbers["single_gap_share"] = alone / max(1, span - busy)
+        numbers["single_gap_share"] = alone / span
         host -= sum(gap["dur_ns"] for gap in single if gap.get("cause") in ("host", "synchronised"))
     if alone and numbers["idle_share"] >= IDLE_SHARE:
-        many, are = (f"{len(single)} gaps make", "are") if len(single) > 1 else ("one gap makes", "is")
+        share = f"{percent(numbers['single_gap_share'])} ({time(alone)})"
         because.append(
-            f"{many} {percent(numbers['single_gap_share'])} of the idle time ({time(alone)}) and "
-            f"{are} left out of this verdict"
+            f"{len(single)} single gaps, {share} together, are left out of this verdict"
+            if len(single) > 1
+            else f"one gap of {share} is left out of this verdict"
         )
     rest = max(1, span - alone)
     idle_share, host_share = max(0, span - busy - alone) / rest, max(0, host) / rest
@@ -106,10 +109,24 @@ def _of_device(
         if numbers["copy_share"] >= COPY_SHARE:
             because.append(f"memcpy/memset take {percent(numbers['copy_share'])} of the device's busy time")
             return "copy-bound"
+    if parts and (why := communication.largest(parts, summary)):
+        because.append(why)
+        return "communication-bound"
     if idle_share >= IDLE_SHARE and host_share >= idle_share / 2:
         numbers["launch_idle_share"] = idle_share
         return "launch-bound"
     return None
+
+
+def _idle_text(idle: Mapping[str, int], host: int, span: int, share: float, steps: int) -> str:
+    many = f" ({steps:,} steps)" if steps > 1 else ""
+    text = f"the device was idle {percent(share)} of {time(span)}{many}"
+    unknown = idle.get("unknown", 0)
+    if host or not unknown:
+        text += f"; {percent(host / span)} because the host had not launched or was waiting for it"
+    if unknown >= UNKNOWN_SHARE * span:
+        text += f"; {percent(unknown / span)} for an unknown cause: the next kernel's launch is not recorded"
+    return text
 
 
 def in_short(found: Verdict) -> str:
@@ -120,6 +137,8 @@ def in_short(found: Verdict) -> str:
         return f"launch-bound, {100 * numbers['launch_idle_share']:.0f} % idle"
     if found.kind == "copy-bound":
         return f"copy-bound, {100 * numbers['copy_share']:.0f} % copies"
+    if found.kind == "communication-bound":
+        return f"communication-bound, {100 * numbers['exposed_share']:.0f} % exposed"
     if "sm_percent" in numbers:
         return f"{found.kind}, SM {numbers['sm_percent']:.0f} %, memory {numbers['memory_percent']:.0f} %"
     if found.kind != "inconclusive":

@@ -11,7 +11,8 @@ COMPUTE, COMMUNICATION, MEMORY = range(3)
 KINDS = ("compute", "communication", "memcpy/memset")
 ABSENT = int(np.iinfo(np.int64).min)
 _KERNEL = re.compile(
-    r"^nccl.*Kernel|^mscclKernel|nvshmem|cross_device_reduce|(?:one|two)_shot_all_reduce|multimem_all_",
+    r"^(?:void )?nccl.*Kernel|^mscclKernel|nvshmem|cross_device_reduce|multimem_all_|mscclpp::|deep_ep::"
+    r"|^userbuffers_|(?<!block)(?<!warp)all_?reduce",
     re.IGNORECASE,
 )
 _HOST = re.compile(r"^(?:gloo|mpi|ucc|nccl):")

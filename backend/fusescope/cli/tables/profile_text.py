@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+from fusescope.analysis.profile import device_time
 from fusescope.analysis.profile.advice import recommend
+from fusescope.analysis.profile.device_time import DeviceTime
 from fusescope.analysis.profile.verdict import verdict
 from fusescope.charts.numbers import NA, percent, three
 from fusescope.cli.output import table
-from fusescope.store import profile
+from fusescope.store import profile, timeline
 
 _TOP = 12
 
@@ -26,13 +28,16 @@ def found(path: Path) -> dict:
     if "kernel_summary" not in names and (alone := profile.facts(path, "kernels")):
         kernels = [_row(k) for k in alone["kernels"][:_TOP]]  # no pyarrow where it was collected
     ncu = profile.rows(path, "ncu_kernels") if "ncu_kernels" in names else []
-    limit = verdict(summary, ncu) if summary and summary["source"] != "snapshot" else None
+    parts = device_time.read(timeline.device_activities(path)) if summary else None
+    steps = max(1, len(profile.rows(path, "steps"))) if "steps" in names else 1
+    told = summary and summary["source"] != "snapshot"
+    limit = verdict(summary, ncu, parts=parts, steps=steps) if told else None
     return {
         "summary": summary,
         "verdict": None
         if limit is None
         else {"kind": limit.kind, "because": list(limit.because), "numbers": dict(limit.numbers)},
-        "recommendations": [asdict(r) for r in _advice(path, summary, ncu)] if limit else [],
+        "recommendations": [asdict(r) for r in _advice(path, summary, ncu, parts, steps)] if limit else [],
         "kernels": kernels,
         "operators": rows("operator_summary"),
         "modules": rows("module_summary"),
@@ -41,13 +46,13 @@ def found(path: Path) -> dict:
     }
 
 
-def _advice(path: Path, summary: dict, ncu: list[dict]) -> list:
+def _advice(path: Path, summary: dict, ncu: list[dict], parts: DeviceTime | None, steps: int) -> list:
     names = profile.names(path)
-    kernels, rules, steps = (
-        profile.rows(path, name) if name in names else [] for name in ("kernel_summary", "ncu_rules", "steps")
+    kernels, rules = (
+        profile.rows(path, name) if name in names else [] for name in ("kernel_summary", "ncu_rules")
     )
     copies, sequence = profile.copies_by_name(path), profile.kernel_sequence(path)
-    return recommend(summary, kernels, copies, sequence, rules, ncu, max(1, len(steps)))
+    return recommend(summary, kernels, copies, sequence, rules, ncu, steps, parts)
 
 
 def _row(row: dict) -> dict:

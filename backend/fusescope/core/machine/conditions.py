@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
+NO_DEVICE = "unknown device"
+"""The name of a device that a file does not tell."""
 CLOCK_DIFFERS = 0.01
 """A difference from the baseline's clock that is marked. Nothing is corrected for it."""
 _BUSY, _SETTINGS = "busy machine", "changed settings"

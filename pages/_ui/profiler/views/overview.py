@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 import streamlit as st
 
+from fusescope.analysis.profile.device_time import DeviceTime
 from fusescope.analysis.profile.verdict import verdict
 from fusescope.analysis.roofline import attainable
 from fusescope.charts import numbers
@@ -50,8 +53,11 @@ def draw(state: url.State, found: Profile) -> None:
     left, right = st.columns([1.5, 1], gap="medium")
     with left:
         if found.has("steps"):
-            fig = steps.bars(sentences.rows(found, "steps"), sentences.subtitle(found), style.theme())
-            elements.chart(fig, found.name("steps"), sentences.frame(found, "steps"))
+            rows = sentences.rows(found, "steps")
+            if parts := data.device_time(str(found.path), found.stamp):
+                rows = steps.rows(rows, parts.steps)
+            fig = steps.bars(rows, sentences.subtitle(found), style.theme())
+            elements.chart(fig, found.name("steps"), pd.DataFrame(rows))
         elif found.has("kernels"):
             st.caption("The trace has no steps; torch.profiler's schedule marks them.")
     with right:
@@ -68,8 +74,11 @@ def _verdict(found: Profile, summary: dict) -> None:
     intensity = work.cost.flop_effective / work.cost.bytes if work and work.cost.bytes else None
     roofs = cost.ceilings(found.run.device_name, summary, work)[0] if work else {}
     roof = next(iter(roofs.values()), None)
-    limit = verdict(summary, counters, intensity, roof and roof.ridge, _reached(found, work, roof))
     devices = summary.get("devices") or ()
+    parts, steps = data.device_time(str(found.path), found.stamp), found.rows("steps")
+    limit = verdict(
+        summary, counters, intensity, roof and roof.ridge, _reached(found, work, roof), parts, steps
+    )
     span = sum(d["last_ns"] - d["first_ns"] for d in devices)
     busy = sum(d["busy_ns"] for d in devices)
     rows = summary.get("rows", {})
@@ -79,16 +88,15 @@ def _verdict(found: Profile, summary: dict) -> None:
     st.subheader(
         {"inconclusive": "What limits it is not known"}.get(limit.kind, limit.kind.capitalize()), anchor=False
     )
-    because = "; ".join(md(b) for b in limit.because)
-    st.markdown(f"{because[:1].upper()}{because[1:]}.{_longest(found)}")
+    st.markdown(_because(limit.because) + _longest(found))
     if devices:
         figures = [
-            ("on the device", numbers.time(span / 1e6), "first to last activity"),
-            ("device busy", numbers.percent(busy / span) if span else numbers.NA, "union over streams"),
+            (_on_device(steps), numbers.time(span / 1e6), "first to last activity"),
+            ("device busy", numbers.percent(busy / span) if span else numbers.NA, _busy_help(parts)),
             ("kernels", f"{rows.get('kernels', 0):,}", None),
-            ("operators", f"{rows.get('operators', 0):,}", "on the host"),
-            ("memcpy/memset", f"{rows.get('copies', 0):,}", None),
         ]
+        counted = (("operators", "operators", "on the host"), ("memcpy/memset", "copies", None))
+        figures += [(word, f"{rows[name]:,}", text) for word, name, text in counted if rows.get(name)]
     else:
         figures = [("kernels", f"{len(counters):,}", "profiled launches")] + [
             (word, _mean(counters, key, factor), "measured; mean over launches, weighted by time")
@@ -100,6 +108,22 @@ def _verdict(found: Profile, summary: dict) -> None:
             )
         ]
     elements.metrics(figures)
+
+
+def _because(reasons: Sequence[str]) -> str:
+    """The reasons as one sentence of Markdown, more than three as a line each."""
+    told = [md(r) for r in reasons]
+    told = told if len(told) > 3 else ["; ".join(told)]
+    return "  \n".join(f"{t[:1].upper()}{t[1:]}." for t in told)
+
+
+def _on_device(count: int) -> str:
+    return f"on the device, {plural(count, 'step')}" if count else "on the device"
+
+
+def _busy_help(parts: DeviceTime | None) -> str:
+    waits = "; a communication kernel counts while it waits for other ranks"
+    return "union over streams" + (waits if parts and parts.communication else "")
 
 
 def _longest(found: Profile) -> str:
@@ -227,12 +251,7 @@ def _kernels(found: Profile) -> None:
                 .head(_TOP)
             )
             st.markdown("**Longest operators**")
-            elements.table(
-                sentences.units(table[["name", "shapes", "calls", "host_ns", "self_host_ns"]]),
-                found.name("longest"),
-                table,
-                why=sentences.why(),
-            )
+            _filled(table[["name", "shapes", "calls", "host_ns", "self_host_ns"]], found, table)
         return
     table = sentences.frame(found, "kernel_summary").head(_TOP)
     columns = [
@@ -248,7 +267,17 @@ def _kernels(found: Profile) -> None:
         "module",
     ]
     st.markdown("**Longest kernels**")
-    elements.table(sentences.units(table[columns]), found.name("longest"), table, why=sentences.why())
+    _filled(table[columns], found, table)
+    if cut := sentences.cut_names(sentences.frame(found, "kernel_summary")):
+        st.caption(cut)
+
+
+def _filled(columns: pd.DataFrame, found: Profile, table: pd.DataFrame) -> None:
+    """The table's columns that have a value in any row, and once which have none and why."""
+    shown, lacks = sentences.without_empty(sentences.units(columns))
+    elements.table(shown, found.name("longest"), table, why=sentences.why())
+    if lacks:
+        st.caption(lacks)
 
 
 def _totals(found: Profile, summary: dict) -> None:
