@@ -95,7 +95,12 @@ def test_unchanged_implementations_that_differ_put_the_conditions_in_doubt(three
     rewrite(a, lambda r: faster(r, 1.1))
     answer = judge(a, b)
     assert answer.control[0] == pytest.approx(0.1)
-    assert any("same source differ by 10 % in the median" in caution for caution in answer.cautions)
+    assert (
+        answer.yes and answer.control.failed and "Check failed: equal sources are 10 % apart" in answer.text
+    )
+    rewrite(a, lambda r: faster(r, 1.015))
+    passed = judge(a, b).control
+    assert not passed.failed and passed.text.startswith("Check passed: equal sources are 1.5 % apart")
 
 
 def test_other_devices_and_no_common_case_mean_no(three):
@@ -106,14 +111,14 @@ def test_other_devices_and_no_common_case_mean_no(three):
     answer = judge(a, b)
     assert "the devices differ (NVIDIA GeForce RTX 3090 against NVIDIA B200)" in answer.text
     assert answer.control is None, "equal sources differ there by the hardware, which checks nothing"
-    assert not any("same source" in caution for caution in answer.cautions)
+    assert "Check" not in answer.text
     edit(b, environment={"device_name": "NVIDIA GeForce RTX 3090"})
     rewrite(b, lambda r: r | {"dtype": "float32"})
     answer = judge(a, b)
     assert not answer.yes and answer.text.startswith("No: the two runs have no case in common")
-    assert "leave out “dtype” to match 9" in answer.text
+    assert "9 match with “dtype” left out, but they are other workloads: no verdict" in answer.text
     answer = judge(a, b, left_out=["dtype"])
-    assert answer.yes and "dtype (left out): float16 against float32" in answer.cautions
+    assert answer.text.startswith("No: the workloads differ (dtype float16 against float32)")
 
 
 def test_every_caution_is_a_sentence(three):
@@ -172,7 +177,7 @@ def test_keys_left_out_match_more_cases_and_never_several_of_one_run(three):
     a, b, _ = three
     rewrite(b, lambda r: r | {"case": r["case"] | {"bias": "none"}})
     sources = read(a, b)
-    assert columns.compare(sources).ratios(1) == [] and columns.helpful(sources) == {"bias": 9}
+    assert columns.compare(sources).ratios(1) == [] and columns.helpful(sources) == {"bias": (9, 9)}
     assert len(columns.compare(sources, left_out=["bias"]).ratios(1)) == 9
     several = columns.compare(sources, left_out=["bias", "n"])
     assert {c.status for row in several.rows for c in row.cells} == {columns.SEVERAL}

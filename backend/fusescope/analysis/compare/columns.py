@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusescope.analysis.compare.ratios import over, ratio
+from fusescope.analysis.compare.workloads import FOLLOWS, Unlike, unlike
 from fusescope.core.records import HEADLINE, Record, Run, Speedup, Time
 from fusescope.core.verdict import SAME_WITHIN
 
@@ -17,21 +18,31 @@ BY = ("run", "GPU", "commit", "dtype", "mask", "implementation")
 """What a column may show."""
 MISSING, SEVERAL = "missing", "several"
 """States of a cell besides those of a record: nothing was measured, or several cases of one run match."""
-_FOLLOWS = {"seq_k": "seq", "kv_heads": "heads"}
-"""Parameters that equal another one where nothing is said."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """What a column has for a row. status: the record's, MISSING or SEVERAL. time: of the row's mode, else
     the record's own headline time. ratio: time of the base column over this one's (> 1 is faster), None for
-    the base itself and where there are not two times of one mode."""
+    the base itself and where there are not two times of one mode. unlike: why this ratio is no verdict on
+    code, None where it is one."""
 
     status: str
     record: Record | None = None
     run: Run | None = None
     time: Time | None = None
     ratio: Speedup | None = None
+    unlike: Unlike | None = None
+
+    @property
+    def verdict(self) -> Speedup | None:
+        """The ratio where it is a verdict: of one workload on one device."""
+        return None if self.unlike else self.ratio
+
+    @property
+    def difference(self) -> Speedup | None:
+        """The ratio where it is none, but the difference of two devices or two workloads."""
+        return self.ratio if self.unlike else None
 
 
 @dataclass(frozen=True)
@@ -57,8 +68,12 @@ class Comparison:
     rows: tuple[Row, ...]
 
     def ratios(self, column: int) -> list[tuple[Row, Speedup]]:
-        """The rows with a ratio in a column."""
-        return [(row, cell.ratio) for row in self.rows if (cell := row.cells[column]).ratio]
+        """The rows with a verdict in a column."""
+        return [(row, cell.verdict) for row in self.rows if (cell := row.cells[column]).verdict]
+
+    def differences(self, column: int) -> list[tuple[Row, Cell]]:
+        """The rows with a ratio in a column that is no verdict."""
+        return [(row, cell) for row in self.rows if (cell := row.cells[column]).difference]
 
 
 @dataclass(frozen=True)
@@ -72,7 +87,7 @@ class Source:
 
 def keys(sources: Sequence[Source]) -> list[str]:
     """What may be left out when cases are matched: the parameters of the cases, dtype and device."""
-    found = dict.fromkeys(k for s in sources for r in s.records for k in r.case if k not in _FOLLOWS)
+    found = dict.fromkeys(k for s in sources for r in s.records for k in r.case if k not in FOLLOWS)
     return [*found, "dtype", "device"]
 
 
@@ -110,11 +125,12 @@ def compare(
     return Comparison(by, columns, tuple(sorted(rows, key=_order)))
 
 
-def helpful(sources: Sequence[Source], left_out: Collection[str] = ()) -> dict[str, int]:
-    """{key: rows with a ratio} for the keys that, left out besides, match more cases of the runs."""
-    had = _matched(sources, left_out)
+def helpful(sources: Sequence[Source], left_out: Collection[str] = ()) -> dict[str, tuple[int, int]]:
+    """{key: (rows with a ratio, those of them with a verdict)} for the keys that, left out besides, match
+    more cases of the runs; those that give verdicts first."""
+    had, _ = _matched(sources, left_out)
     more = {k: _matched(sources, {*left_out, k}) for k in keys(sources) if k not in left_out}
-    return {k: n for k, n in sorted(more.items(), key=lambda kn: -kn[1]) if n > had}
+    return {k: n for k, n in sorted(more.items(), key=lambda kn: (-kn[1][1], -kn[1][0])) if n[0] > had}
 
 
 def _check(sources, by: str, left_out: Collection[str], columns: Sequence[str]) -> None:
@@ -144,7 +160,7 @@ def _column(source: Source, record: Record, by: str) -> str:
 def _key(record: Record, by: str, left_out: Collection[str]) -> dict[str, Any]:
     gone = {*left_out} | ({by} if by in ("dtype", "mask") else {"device"} if by == "GPU" else set())
     case = {k: v for k, v in record.case.items() if k not in gone}
-    for key, source in _FOLLOWS.items():  # it is shown where it differs; what follows a key left out goes too
+    for key, source in FOLLOWS.items():  # it is shown where it differs; what follows a key left out goes too
         if key in record.case and (record.case[key] == record.case.get(source) or source in gone):
             case.pop(key, None)
     return {
@@ -180,10 +196,11 @@ def _filled(cell: Cell, base: Cell, mode: str | None) -> Cell:
     if record is None or not record.time:
         return cell
     time = record.time_of(mode) if mode else record.time
-    compared = None
-    if mode and cell is not base and base.record and base.record.time:
-        compared = _paired(cell, base, mode) or between(base, cell, mode)
-    return Cell(cell.status, record, cell.run, time, compared)
+    if not (mode and cell is not base and base.record and base.record.time):
+        return Cell(cell.status, record, cell.run, time)
+    compared = _paired(cell, base, mode) or between(base, cell, mode)
+    other = unlike((base.run, base.record), (cell.run, record))
+    return Cell(cell.status, record, cell.run, time, compared, other if compared else None)
 
 
 def between(base: Cell, cell: Cell, mode: str) -> Speedup | None:
@@ -203,12 +220,19 @@ def _paired(cell: Cell, base: Cell, mode: str) -> Speedup | None:
     return known if known and known.of == mode and of_one_case and is_baseline else None
 
 
-def _matched(sources: Sequence[Source], left_out: Collection[str]) -> int:
-    return sum(any(c.ratio for c in row.cells) for row in compare(sources, "run", left_out).rows)
+def _matched(sources: Sequence[Source], left_out: Collection[str]) -> tuple[int, int]:
+    rows = compare(sources, "run", left_out).rows
+    counts = (sum(any(getattr(c, n) for c in row.cells) for row in rows) for n in ("ratio", "verdict"))
+    return tuple(counts)
 
 
 def _order(row: Row) -> tuple:
-    """What changed most first: decided differences by size, then what is the same, undecided or missing."""
+    """What changed most first: decided differences by size, then what is the same or undecided, then what is
+    of other devices or workloads, then what is missing."""
     rank = {"slower": 0, "faster": 0, "same": 1, "inconclusive": 2}
-    found = [(rank[c.ratio.verdict], -abs(math.log(c.ratio.median))) for c in row.cells if c.ratio]
-    return min(found, default=(3, 0.0))
+    found = [
+        (3 if c.unlike else rank[c.ratio.verdict], -abs(math.log(c.ratio.median)))
+        for c in row.cells
+        if c.ratio
+    ]
+    return min(found, default=(4, 0.0))
