@@ -7,7 +7,7 @@ import streamlit as st
 from fusescope.analysis.compare import columns, conditions
 from fusescope.analysis.compare.columns import Comparison, Source
 from fusescope.charts import captions
-from fusescope.charts.bench import overall, pairs
+from fusescope.charts.bench import differences, overall, pairs
 from fusescope.charts.numbers import plural
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
@@ -57,10 +57,9 @@ def draw(state: url.State, run_ids: list[str]) -> None:
     if len(comparison.columns) < 2:
         st.info("One column has nothing to be compared with: choose other columns, or add a run.")
         return
-    unlike = [letter for letter, found in judged.items() if not found.yes]
     if comparison.by == "run" and len(sources) > 2:
-        best = f"which is best cannot be said: {' and '.join(unlike)} may not be compared with A."
-        result.markdown(f"**Overall: {best if unlike else md(overall.sentence(comparison))}**")
+        groups = conditions.groups(sources, list(judged.values()), left_out)
+        result.markdown(f"**Overall: {md(overall.sentence(comparison, groups))}**")
     _result(comparison, sources, result)
 
 
@@ -98,14 +97,9 @@ def _clock(path: str, stamp: tuple[int, int]) -> float | None:
 def _comparable(found: conditions.Answer, letter: str) -> None:
     """Yes or no first, then why; after a yes, what to be careful about."""
     cautions = found.cautions if found.yes else ()
-    box = st.error if not found.yes else st.warning if cautions else st.success
-    control = ""
-    if found.control:
-        middle, worst, rows = found.control
-        control = (
-            f" Same sources as a check: {100 * middle:.2g} % apart in the median, {100 * worst:.2g} % at "
-            f"most, in {plural(rows, 'row')}."
-        )
+    failed = found.control is not None and found.control.failed
+    box = st.error if not found.yes else st.warning if cautions or found.part or failed else st.success
+    control = f" {found.control.text}." if found.yes and found.control and not failed else ""
     shown = cautions[:_CAUTIONS]
     text = f"**May {letter} be compared with A? {md(found.text)}**{md(control)}"
     box(text + (f"\n\nCautions: {md('; '.join(shown))}." if shown else ""))
@@ -153,15 +147,20 @@ def _result(comparison: Comparison, sources: list[Source], box) -> None:
     """What each column says against the base, in ``box``; under the settings the chart and the table."""
     names = pairs.names(comparison)
     for n in range(1, len(names)):
-        box.markdown(f"**{md(pairs.sentence(comparison, n, names))}**")
+        if said := pairs.sentence(comparison, n, names):
+            box.markdown(f"**{md(said)}**")
+        if said := differences.sentence(comparison, n, names):
+            box.markdown(md(said))
     called = " · ".join(
         f"{pairs.letter(n)}: {device_text(s.run.device_name)}, {captions.when(s.run)}"
         for n, s in enumerate(sources)
     )
     name = "compare-" + "-".join(s.run.id for s in sources)[:120] + f"-{comparison.by}"
-    if any(cell.ratio for row in comparison.rows for cell in row.cells[1:]):  # else the sentences say so
-        fig = pairs.bars(comparison, names, called, style.theme())
-        elements.chart(fig, name, lambda: pairs.tidy(comparison))
+    for unlike in (False, True):  # a chart for verdicts, one for what is none; else the sentences say so
+        part = comparison.differences if unlike else comparison.ratios
+        if any(part(n) for n in range(1, len(names))):
+            fig = pairs.bars(comparison, names, called, style.theme(), unlike)
+            elements.chart(fig, f"{name}-unlike" if unlike else name, lambda: pairs.tidy(comparison))
     elements.table(
         pairs.table(comparison, names),
         f"{name}-table",
