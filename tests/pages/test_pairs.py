@@ -8,8 +8,9 @@ from drawn_page import words
 
 from fusescope.analysis.compare import columns
 from fusescope.charts import captions, template
-from fusescope.charts.bench import differences, pairs
+from fusescope.charts.bench import differences, pairs, undecided
 from fusescope.core import same_code
+from fusescope.core.records import Times
 
 
 def _two(times):
@@ -82,6 +83,23 @@ def test_bars_have_the_colour_of_their_verdict():
     assert {b.marker.color for b in fig.data if b.type == "bar"} == {template.FASTER, template.SLOWER}
     fig = pairs.bars(found := _two({("sdpa", 64): (1.0, 1.02)}), pairs.names(found))
     assert not {b.marker.color for b in fig.data if b.type == "bar"} & {template.FASTER, template.SLOWER}
+
+
+def test_what_would_narrow_an_inconclusive_interval_is_said():
+    runs = [s.run(f"2026112{n}-120000-bench-00000{n}") for n in (0, 1)]
+    known = [(200, True), (200, True), (20, True), (200, False)]
+    records = [
+        dataclasses.replace(s.ok("v1_x", 1, 1, s.case(64 + n)), time_ms=Times(None, graph=s.time(1.0, *time)))
+        for n, time in enumerate(known)
+    ]
+    found = columns.compare([columns.Source(run, tuple(records)) for run in runs])
+    said = undecided.sentence(found, 1)
+    assert said.startswith(
+        "Inconclusive: 1 did not converge in one of the runs (a factor of 1.5 is left open)"
+    )
+    assert "1 has too few samples (up to 25 % is left open), 2 are too close for two runs (5 %" in said
+    assert "(budget) narrows" in said and said.endswith("For the last, measure both in one run, in turn.")
+    assert undecided.sentence(_two({("v1_x", 64): (1.0, 2.0)}), 1) == ""
 
 
 def test_a_comparison_names_columns_by_letters():

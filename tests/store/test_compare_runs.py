@@ -8,6 +8,7 @@ from make_runs import make
 
 from fusescope.analysis.compare import columns, conditions
 from fusescope.analysis.compare.columns import Source
+from fusescope.analysis.compare.ratios import BETWEEN_RUNS
 from fusescope.analysis.statistics import allowance
 from fusescope.core.errors import RunError
 from fusescope.store import compare, library
@@ -157,7 +158,7 @@ def test_columns_tell_faster_slower_and_what_is_missing(three):
         base, other = (cell.time for cell in row.cells[:2])
         ratio = row.cells[1].ratio
         assert ratio.median == base.median / other.median and row.mode == "graph"
-        wider = math.exp(allowance(min(base.n, other.n)))
+        wider = math.exp(max(allowance(min(base.n, other.n)), BETWEEN_RUNS))
         assert ratio.low == pytest.approx(base.low / other.high / wider)
         assert ratio.high == pytest.approx(base.high / other.low * wider)
         assert row.cells[2].status == columns.MISSING
@@ -165,6 +166,32 @@ def test_columns_tell_faster_slower_and_what_is_missing(three):
     assert {r.verdict for _, r in backwards.ratios(1)} == {"slower"}
     wrong = next(row for row in found.rows if row.cells[0].status == "wrong")
     assert wrong.mode is None and wrong.cells[1].ratio is None and wrong.cells[1].time is None
+
+
+def test_between_two_runs_as_much_is_left_open_as_unchanged_code_differs(three):
+    """Of tight medians 0.2 % was left open, and equal sources were "slower" though nothing had changed."""
+    a, b, _ = three
+    rewrite(a, lambda r: faster(r, 1.0))
+    rewrite(b, lambda r: faster(r, 1.0))
+    even = [r.verdict for _, r in columns.compare(read(a, b)).ratios(1)]
+    assert set(even) == {"inconclusive"}, "nor are two runs ever the same within 1 %"
+    rewrite(b, lambda r: faster(r, 0.955))
+    assert {r.verdict for _, r in columns.compare(read(a, b)).ratios(1)} == {"inconclusive"}
+    rewrite(b, lambda r: faster(r, 0.9))
+    assert {r.verdict for _, r in columns.compare(read(a, b)).ratios(1)} == {"faster"}
+
+
+def test_a_failed_check_leaves_its_own_size_open(three):
+    a, b, _ = three
+    slow = {"eager": 1.3, "v2_tiles": 1.25}
+    rewrite(a, lambda r: faster(r, slow.get(r["impl"], 1.0)))
+    rewrite(b, lambda r: faster(r, 1.0) or (r | {"source_hash": "s2"} if r["impl"] == "v2_tiles" else r))
+    answer = judge(a, b)
+    assert answer.control.failed and "less than 30 % is no verdict here" in answer.text
+    for left_open, verdict in (({}, "faster"), ({b.name: answer.left_open}, "inconclusive")):
+        rows = columns.compare(read(a, b), left_open=left_open).rows
+        found = {row.cells[1].verdict.verdict for row in rows if row.impl == "v2_tiles" and row.mode}
+        assert found == {verdict}
 
 
 def test_what_changed_most_is_first(three):

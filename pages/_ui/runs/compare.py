@@ -7,7 +7,7 @@ import streamlit as st
 from fusescope.analysis.compare import columns, conditions
 from fusescope.analysis.compare.columns import Comparison, Source
 from fusescope.charts import captions
-from fusescope.charts.bench import differences, overall, pairs
+from fusescope.charts.bench import differences, overall, pairs, undecided
 from fusescope.charts.numbers import plural
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
@@ -53,7 +53,8 @@ def draw(state: url.State, run_ids: list[str]) -> None:
         }
         for letter, found in judged.items():
             _comparable(found, letter)
-    comparison = columns.compare(sources, by, left_out, columns_shown)
+    left_open = {s.run.id: one.left_open for s, one in zip(sources[1:], judged.values(), strict=True)}
+    comparison = columns.compare(sources, by, left_out, columns_shown, left_open)
     if len(comparison.columns) < 2:
         st.info("One column has nothing to be compared with: choose other columns, or add a run.")
         return
@@ -149,6 +150,8 @@ def _result(comparison: Comparison, sources: list[Source], box) -> None:
     for n in range(1, len(names)):
         if said := pairs.sentence(comparison, n, names):
             box.markdown(f"**{md(said)}**")
+        if said := undecided.sentence(comparison, n):
+            box.caption(md(said))
         if said := differences.sentence(comparison, n, names):
             box.markdown(md(said))
     called = " · ".join(
@@ -170,6 +173,7 @@ def _result(comparison: Comparison, sources: list[Source], box) -> None:
     if comparison.by != "run" and len(sources) > 1:
         elements.note("Where several runs have a result for a cell, that of the newest counts.")
     elements.note(
-        "Runs were not sampled in turn: an interval is the widest that the 95 % intervals of both medians "
-        "allow, which is weaker evidence than a comparison within one run."
+        "Runs were not sampled in turn: an interval between two is the widest that the 95 % intervals of "
+        "both medians allow, and 5 % wider at least: so much does unchanged code differ between runs. It is "
+        "weaker evidence than a comparison within one run."
     )

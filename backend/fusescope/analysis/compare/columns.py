@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
-from fusescope.analysis.compare.ratios import over, ratio
+from fusescope.analysis.compare.ratios import BETWEEN_RUNS, over, ratio
 from fusescope.analysis.compare.workloads import FOLLOWS, Unlike, unlike
 from fusescope.core.records import HEADLINE, Record, Run, Speedup, Time
 from fusescope.core.verdict import SAME_WITHIN
@@ -103,12 +104,14 @@ def compare(
     by: str = "run",
     left_out: Collection[str] = (),
     columns: Sequence[str] = (),
+    left_open: Mapping[str, float] = MappingProxyType({}),
 ) -> Comparison:
     """Records matched by operator, implementation, case, dtype and kind of device, without what ``by`` or
     ``left_out`` names. columns: those to show, the base first; all where empty.
 
     Where several runs have a record for one cell, that of the newest run counts; where several cases of one
-    run fall on it, none does. ValueError for an unknown ``by``, key or column.
+    run fall on it, none does. left_open: of runs, by id, what a ratio over another run leaves open at least
+    (logarithmic; ``conditions.Answer.left_open``). ValueError for an unknown ``by``, key or column.
     """
     _check(sources, by, left_out, columns)
     columns = tuple(dict.fromkeys(columns or values(sources, by)))
@@ -121,7 +124,9 @@ def compare(
                 name = json.dumps(part, sort_keys=True, default=str)
                 parts.setdefault(name, part)
                 found.setdefault(name, {}).setdefault(column, []).append((source, record))
-    rows = [_row(parts[name], [cells.get(c, []) for c in columns]) for name, cells in found.items()]
+    rows = [
+        _row(parts[name], [cells.get(c, []) for c in columns], left_open) for name, cells in found.items()
+    ]
     return Comparison(by, columns, tuple(sorted(rows, key=_order)))
 
 
@@ -172,12 +177,12 @@ def _key(record: Record, by: str, left_out: Collection[str]) -> dict[str, Any]:
     }
 
 
-def _row(part: dict, cells: list[list[tuple[Source, Record]]]) -> Row:
+def _row(part: dict, cells: list[list[tuple[Source, Record]]], left_open: Mapping[str, float]) -> Row:
     chosen = [_chosen(found) for found in cells]
     timed = [c.record for c in chosen if c.record and c.record.time]
     mode = next((m for m in HEADLINE if timed and all(r.time_of(m) for r in timed)), None)
     base = chosen[0]
-    return Row(**part, mode=mode, cells=tuple(_filled(cell, base, mode) for cell in chosen))
+    return Row(**part, mode=mode, cells=tuple(_filled(cell, base, mode, left_open) for cell in chosen))
 
 
 def _chosen(found: list[tuple[Source, Record]]) -> Cell:
@@ -191,26 +196,32 @@ def _chosen(found: list[tuple[Source, Record]]) -> Cell:
     return Cell(records[0].status, records[0], newest)
 
 
-def _filled(cell: Cell, base: Cell, mode: str | None) -> Cell:
+def _filled(cell: Cell, base: Cell, mode: str | None, left_open: Mapping[str, float]) -> Cell:
     record = cell.record
     if record is None or not record.time:
         return cell
     time = record.time_of(mode) if mode else record.time
     if not (mode and cell is not base and base.record and base.record.time):
         return Cell(cell.status, record, cell.run, time)
-    compared = _paired(cell, base, mode) or between(base, cell, mode)
+    compared = _paired(cell, base, mode) or between(base, cell, mode, left_open)
     other = unlike((base.run, base.record), (cell.run, record))
     return Cell(cell.status, record, cell.run, time, compared, other if compared else None)
 
 
-def between(base: Cell, cell: Cell, mode: str) -> Speedup | None:
-    """The ratio of two cells of a row, both with a time of this mode: ``ratios.over`` of one case, else of
-    the two times alone."""
+def between(
+    base: Cell, cell: Cell, mode: str, left_open: Mapping[str, float] = MappingProxyType({})
+) -> Speedup | None:
+    """The ratio of two cells of a row, both with a time of this mode: ``ratios.over`` of one case of one run;
+    else of the two times alone, with what two runs leave open (``compare``)."""
     first, second = base.record, cell.record
-    if first.case_key == second.case_key:
+    one_run = base.run.id == cell.run.id
+    if one_run and first.case_key == second.case_key:
         return over(first, second, mode)
     within = second.speedup.same_within if second.speedup else SAME_WITHIN
-    return ratio(first.time_of(mode), second.time_of(mode), mode, within)
+    least = 0.0
+    if not one_run:
+        least = max(BETWEEN_RUNS, *(left_open.get(c.run.id, 0.0) for c in (base, cell)))
+    return ratio(first.time_of(mode), second.time_of(mode), mode, within, least)
 
 
 def _paired(cell: Cell, base: Cell, mode: str) -> Speedup | None:

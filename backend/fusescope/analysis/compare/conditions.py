@@ -48,6 +48,11 @@ class Answer:
         return not self.why_not
 
     @property
+    def left_open(self) -> float:
+        """What a failed check leaves open of any ratio of the two runs (logarithmic)."""
+        return self.control.allowance if self.control else 0.0
+
+    @property
     def text(self) -> str:
         """The answer as sentences, yes or no first, then whether its check failed; without the cautions."""
         if not self.yes:

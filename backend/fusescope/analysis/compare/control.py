@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 MIDDLE, MOST = 0.02, 0.10
-"""How far equal sources on equal cases may be apart, as ratio - 1: in the median, and in any row. In 771
+"""How far equal sources on equal cases may be apart, as ratio - 1: in the median, and in any row. In 769
 such rows of the recorded comparisons, between two runs on one model of GPU each, 98 % were within 5 %, and
 none was 10 % apart."""
 

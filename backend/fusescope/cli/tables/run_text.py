@@ -61,7 +61,7 @@ def when(created: float | None) -> str:
 
 def comparison(sources: Sequence[Source], answers: Sequence[Answer], found: Comparison) -> str:
     """Which runs, whether they may be compared, what each column says, and the table."""
-    from fusescope.charts.bench import differences, pairs
+    from fusescope.charts.bench import differences, pairs, undecided
 
     lines = [
         f"{pairs.letter(n)} = {s.run.id}  {s.run.device_name}, {captions.when(s.run)}"
@@ -72,8 +72,10 @@ def comparison(sources: Sequence[Source], answers: Sequence[Answer], found: Comp
         lines += [one.control.text] if one.control and not one.control.failed else []
         lines += [f"! {caution}" for caution in one.cautions]
     names = pairs.names(found)
-    said = [f(found, n, names) for n in range(1, len(names)) for f in (pairs.sentence, differences.sentence)]
-    lines += ["", *filter(None, said)]
+    lines += [""]
+    for n in range(1, len(names)):
+        said = pairs.sentence(found, n, names), undecided.sentence(found, n)
+        lines += filter(None, (*said, differences.sentence(found, n, names)))
     data = pairs.table(found, names)
     rows = [[_cell(value) for value in row] for row in data.itertuples(index=False, name=None)]
     numeric = ["r" if data[c].dtype.kind == "f" else "l" for c in data.columns]
