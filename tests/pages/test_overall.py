@@ -7,7 +7,7 @@ import synthetic as s
 from drawn_page import said as shown
 
 from fusescope.analysis.compare import columns
-from fusescope.charts.bench import overall
+from fusescope.charts.compared import overall
 
 
 def said(*runs: dict[int, float]) -> str:

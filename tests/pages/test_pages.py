@@ -328,7 +328,7 @@ def test_selected_runs_are_tagged_and_deleted_together_but_recorded_ones_stay(dr
     at = draw("runs")
     at.session_state["runs/chosen"], at.session_state["runs/drawing"] = ids, 1
     calm(at.run())
-    assert "3 selected; the base is rowwise, first try." in said(at.caption)
+    assert "3 selected; the base is A, rowwise, first try." in said(at.caption)
     assert "1 recorded run of the selection cannot be changed." in said(at.caption)
     next(t for t in at.text_input if t.label == "add tags").set_value("kept, new")
     next(t for t in at.text_input if t.label == "remove tags").set_value("night")

@@ -8,7 +8,7 @@ from drawn_page import words
 
 from fusescope.analysis.compare import columns
 from fusescope.charts import captions, template
-from fusescope.charts.bench import differences, pairs, undecided
+from fusescope.charts.compared import differences, pairs, undecided
 from fusescope.core import same_code
 from fusescope.core.records import Times
 

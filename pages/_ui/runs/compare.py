@@ -7,7 +7,7 @@ import streamlit as st
 from fusescope.analysis.compare import columns, conditions
 from fusescope.analysis.compare.columns import Comparison, Source
 from fusescope.charts import captions
-from fusescope.charts.bench import differences, overall, pairs, undecided
+from fusescope.charts.compared import differences, overall, pairs, undecided
 from fusescope.charts.numbers import plural
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run

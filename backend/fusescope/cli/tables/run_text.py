@@ -61,7 +61,7 @@ def when(created: float | None) -> str:
 
 def comparison(sources: Sequence[Source], answers: Sequence[Answer], found: Comparison) -> str:
     """Which runs, whether they may be compared, what each column says, and the table."""
-    from fusescope.charts.bench import differences, pairs, undecided
+    from fusescope.charts.compared import differences, pairs, undecided
 
     lines = [
         f"{pairs.letter(n)} = {s.run.id}  {s.run.device_name}, {captions.when(s.run)}"

@@ -12,9 +12,9 @@ import plotly.graph_objects as go
 
 from fusescope.analysis.compare.columns import MISSING, SEVERAL, Cell, Comparison, Row
 from fusescope.charts import axes, captions, numbers, template, verdicts
-from fusescope.charts.bench import differences
 from fusescope.charts.bench.speedup import STATUS_WORDS
 from fusescope.charts.colours import short
+from fusescope.charts.compared import differences
 from fusescope.core import same_code
 from fusescope.core.records import Speedup
 from fusescope.core.schema.cases import varying_values, whole

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fusescope.analysis.compare import columns
 from fusescope.analysis.compare.columns import Comparison, Row
 from fusescope.analysis.compare.workloads import unlike
-from fusescope.charts.bench import pairs
+from fusescope.charts.compared import pairs
 
 
 def sentence(comparison: Comparison, groups: Sequence[Sequence[int]] = ()) -> str:
