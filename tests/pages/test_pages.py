@@ -8,7 +8,7 @@ import folders
 import profiles_on_disk as disk
 import pytest
 import synthetic
-from drawn_page import calm, query, said, tables
+from drawn_page import calm, query, said
 
 from fusescope.core import paths
 from fusescope.core.machine import environment
@@ -195,24 +195,6 @@ def test_a_hostile_title_stays_text(draw, profiles):
 def test_the_file_links_of_a_run_lead_to_the_route(draw, few):
     at = draw("runs", run=few["point"].id)
     assert f"/files/{few['point'].id}/results.jsonl" in said(at.markdown)
-
-
-def test_runs_are_compared_yes_or_no_first(draw, few):
-    ids = [few["point"].id, few["recorded"].id, few["failed"].id]
-    at = draw("runs", compare=",".join(ids))
-    assert at.get("plotly_chart") and "B: verdict" in tables(at)[0][0] and "C: verdict" in tables(at)[0][0]
-    answers = said([*at.warning, *at.success, *at.error])
-    assert "May B be compared with A?" in answers and "May C be compared with A?" in answers
-    assert "B against A: " in said(at.markdown) and query(at)["compare"] == ",".join(ids)
-    at.multiselect(key="runs/compared").set_value(ids[:1])
-    calm(at.run())
-    assert query(at)["compare"] == ids[0] and "Add a second run" in said(at.info)
-
-
-def test_columns_of_a_comparison_are_chosen_in_the_url(draw, few):
-    at = draw("runs", compare=few["recorded"].id, by="implementation", columns="sdpa;flex", out="nothing")
-    assert "flex against sdpa: " in said(at.markdown) and "Ignored out=nothing" in said(at.warning)
-    assert query(at) == {"compare": few["recorded"].id, "by": "implementation", "columns": "sdpa;flex"}
 
 
 def test_a_comparison_of_no_run_is_the_list_with_a_sentence(draw, few):

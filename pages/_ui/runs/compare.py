@@ -15,10 +15,13 @@ from fusescope.store import compare, library
 from pages._ui.answer import answer
 from pages._ui.app import run_data, url
 from pages._ui.forms import fields
-from pages._ui.widgets import elements, style
+from pages._ui.runs import run_library
+from pages._ui.widgets import cell_text, elements, style
 from pages._ui.widgets.text import device_text, md, run_name, sentence
 
 _OFFERED = 200
+_NAME = 420  # pixels of a name in the box, beside device and date
+_CHOSEN, _KNOWN, _ADDED = "runs/compared", "runs/offered", "runs/add"
 _CAUTIONS = 4  # shown; the others are one click away
 
 
@@ -65,23 +68,47 @@ def draw(state: url.State, run_ids: list[str]) -> None:
 
 
 def _choose(state: url.State, run_ids: list[str]) -> list[str]:
-    """The runs to compare, changed on the page: the URL's, and others of the same kind and operator."""
-    key = "runs/compared"
-    if state.opened or key not in st.session_state:
-        st.session_state[key] = run_ids
-    shown = st.session_state[key] or run_ids
-    first = run_data.read(shown[0])
-    found, _ = library.runs(kind=first.kind, op=first.spec.get("op"), limit=_OFFERED)
-    lines = {run_id: _line(run_data.read(run_id)) for run_id in dict.fromkeys([*run_ids, *shown])}
-    lines |= {run.id: _line(run) for run in found if run.id not in lines}
+    """The runs to compare, changed on the page: the URL's, and others of the same kind and operator, found by
+    the words that find them in the list. What is picked closes its box: the verdict is under it."""
+    if state.opened or _CHOSEN not in st.session_state:
+        st.session_state[_CHOSEN] = st.session_state[_KNOWN] = run_ids
+    shown = st.session_state[_CHOSEN] or run_ids
+    known = st.session_state[_KNOWN] = list(dict.fromkeys([*st.session_state[_KNOWN], *shown]))
     chosen = st.multiselect(
-        "Runs to compare (the first is the base)", list(lines), key=key, format_func=lines.get
+        "Runs to compare (the first is the base)",
+        known,
+        key=_CHOSEN,
+        format_func=lambda run_id: _line(run_data.read(run_id)),
+    )
+    first = run_data.read(shown[0])
+    left, right = st.columns([2, 3], gap="small")
+    text = left.text_input("Search for a run to add", key="runs/add/text", help=run_library.WORDS).strip()
+    found, total = library.runs(kind=first.kind, op=first.spec.get("op"), text=text or None, limit=_OFFERED)
+    others = [run for run in found if run.id not in shown]
+    named = cell_text.apart([run_name(run) for run in others], _NAME)
+    lines = {run.id: _line(run, str(name)) for run, name in zip(others, named, strict=True)}
+    right.selectbox(
+        f"Add a run ({total - len(found) + len(lines):,} of this kind and operator{' match' * bool(text)})",
+        list(lines),
+        index=None,
+        key=_ADDED,
+        format_func=lambda run_id: lines.get(run_id, run_id),
+        placeholder="choose a run" if lines else "no other run matches",
+        filter_mode=None,
+        on_change=_add,
     )
     return chosen or run_ids
 
 
-def _line(run: Run) -> str:
-    return f"{run_name(run)} · {device_text(run.device_name)} · {captions.when(run)}"
+def _add() -> None:
+    """A callback: the run that was picked joins those compared, and the box is free for the next."""
+    if added := st.session_state[_ADDED]:
+        st.session_state[_CHOSEN] = [*dict.fromkeys([*st.session_state[_CHOSEN], added])]
+    st.session_state[_ADDED] = None
+
+
+def _line(run: Run, name: str = "") -> str:
+    return f"{name or run_name(run)} · {captions.short_device(run.device_name)} · {captions.when(run)}"
 
 
 def _source(run_id: str) -> Source:
