@@ -28,7 +28,7 @@ def test_two_runs_side_by_side():
     found = _two({("sdpa", 64): (1.5, 1.0), ("sdpa", 128): (1.5, 1.0), ("cpu", 128): (1.0, 2.0)})
     text = words(pairs.bars(found, pairs.names(found), captions.context(s.run())))
     assert "1.50× faster" in text and "2.00× slower" in text and "0.500" not in text
-    assert "cpu 128" in text and "rows by seq" in text
+    assert "cpu 128" in text and "rows: implementation, seq<br>time of A over time of B" in text
     assert "[" in text.partition("2.00× slower")[2][:8], "whiskers have their numbers"
     said = pairs.sentence(found, 1, pairs.names(found))
     assert said.startswith("B against A: faster in 2, slower in 1 of 3 rows; ")
@@ -68,6 +68,7 @@ def test_another_device_is_a_difference_of_its_own_and_never_faster():
     permitted, others = pairs.bars(found, names), pairs.bars(found, names, unlike=True)
     assert " · C" not in words(permitted) and "faster" in words(permitted)
     assert "faster" not in words(others) and "C takes 1.60× the time of A [" in words(others)
+    assert "source differs" not in words(others)
     assert {b.marker.pattern.shape for b in others.data if b.type == "bar"} == {"/"}
     assert any(t.error_x.array for t in others.data if t.type == "scatter"), "whiskers everywhere"
     data = pairs.table(found, names)
@@ -76,6 +77,28 @@ def test_another_device_is_a_difference_of_its_own_and_never_faster():
     column = "C: speed-up (×)"
     assert pairs.why(found, names, 0, column).startswith("no verdict: other device")
     assert pairs.why(found, names, 0, "B: machine code") and pairs.tidy(found)["verdict"].notna().sum() == 2
+
+
+def test_a_bar_of_another_device_says_where_the_source_differs_too():
+    runs = [s.run(f"2026112{n}-120000-bench-00000{n}") for n in (0, 1)]
+    runs[1] = dataclasses.replace(runs[1], environment={"device_name": "NVIDIA H100 80GB HBM3"})
+    sources = [
+        columns.Source(run, tuple(s.ok(i, 1.0, 1.0, s.case(), source_hash=h) for i, h in hashes))
+        for run, hashes in zip(
+            runs, ([("v1_x", "a"), ("v2_x", "a")], [("v1_x", "a"), ("v2_x", "b")]), strict=True
+        )
+    ]
+    found = columns.compare(sources)
+    names = pairs.names(found)
+    text = words(pairs.bars(found, names, unlike=True))
+    assert "v2_x · source differs" in text and "v1_x · source differs" not in text
+    assert "in one row. In 1 further row the source differs as well" in differences.sentence(found, 1, names)
+
+
+def test_what_is_not_drawn_is_said_with_the_order_and_where_it_is():
+    found = _two({("sdpa", 64 + n): (1.5, 1.0) for n in range(50)})
+    text = words(pairs.bars(found, pairs.names(found), "A: H200 · B: H200"))
+    assert "A: H200 · B: H200<br>40 of 50 bars, proven and largest first; table has all" in text
 
 
 def test_bars_have_the_colour_of_their_verdict():

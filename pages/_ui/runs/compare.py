@@ -17,7 +17,7 @@ from pages._ui.app import run_data, url
 from pages._ui.forms import fields
 from pages._ui.runs import run_library
 from pages._ui.widgets import cell_text, elements, style
-from pages._ui.widgets.text import device_text, md, run_name, sentence
+from pages._ui.widgets.text import md, run_name, sentence
 
 _OFFERED = 200
 _NAME = 420  # pixels of a name in the box, beside device and date
@@ -182,7 +182,7 @@ def _result(comparison: Comparison, sources: list[Source], box) -> None:
         if said := differences.sentence(comparison, n, names):
             box.markdown(md(said))
     called = " · ".join(
-        f"{pairs.letter(n)}: {device_text(s.run.device_name)}, {captions.when(s.run)}"
+        f"{pairs.letter(n)}: {captions.short_device(s.run.device_name)} {captions.when(s.run)}"
         for n, s in enumerate(sources)
     )
     name = "compare-" + "-".join(s.run.id for s in sources)[:120] + f"-{comparison.by}"

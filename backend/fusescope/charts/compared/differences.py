@@ -21,7 +21,7 @@ def sentence(comparison: Comparison, column: int, letters: Sequence[str]) -> str
     own, base = letters[column], letters[0]
     differ = workloads.together(cell.unlike for _, cell in found)
     head = f"{own} beside {base}, no verdict ({differ.text}): "
-    same = [pair for pair in found if _same_source(pair[0], column)]
+    same = [pair for pair in found if source(pair[0], column) == "same"]
     apart = bool(differ.devices and same)
     counted = same if apart else found
     text = head + _said([c for _, c in counted], *_names(differ, base, own), len(same) == len(counted))
@@ -42,12 +42,12 @@ def _said(cells: Sequence[Cell], base: str, own: str, same: bool) -> str:
     return f"{_takes(mean, base, own)} in the geometric mean of {rows}; at the ends, {ends}."
 
 
-def _same_source(row: Row, column: int) -> bool:
-    cells = row.cells[0], row.cells[column]
+def source(row: Row, column: int) -> str:
+    """Whether a row's two records are of one source: "same", "edited" or "unknown"."""
     if row.impl is None:
-        return False
-    sides = [(cell.run, cell.record.source_hash) for cell in cells]
-    return source_code.compared(row.op, row.impl, *sides) == "same"
+        return "unknown"
+    sides = [(cell.run, cell.record.source_hash) for cell in (row.cells[0], row.cells[column])]
+    return source_code.compared(row.op, row.impl, *sides)
 
 
 def words(cell: Cell, base: str, own: str) -> str:

@@ -20,7 +20,7 @@ from fusescope.core.records import Speedup
 from fusescope.core.schema.cases import varying_values, whole
 from fusescope.core.verdict import VERDICTS, words
 
-_AXIS = 46  # pixels of the axis on top with its title
+_AXIS, _TITLE = 46, 16  # pixels of the axis on top with its title, and of one more line of that
 _MOST = 40
 """Bars drawn; the table below the chart holds every row."""
 _ROW, _ABOVE = 46, 18  # pixels: a bar with the line above it, and from the middle of the one to the other
@@ -52,16 +52,20 @@ def bars(
         return template.empty(
             f"No implementation has a time for the same case in {letters[0]} and another.", theme
         )
-    if keys := list(_changing(comparison)):
-        subtitle = template.join(subtitle, f"rows by {', '.join(keys)}")
     if len(all_bars) > _MOST:
-        subtitle = template.join(subtitle, f"the first {_MOST} of {len(all_bars)} bars")
-    tags = [f" · {letters[column]}" if len(letters) > 2 else "" for _, _, column in known]
+        order = "largest first" if unlike else "proven and largest first"
+        most = f"{_MOST} of {len(all_bars):,} bars, {order}; table has all"
+        subtitle = "<br>".join(part for part in (subtitle, most) if part)
+    tags = [
+        f" · {letters[column]}" * (len(letters) > 2)
+        + " · source differs" * (unlike and differences.source(row, column) == "edited")
+        for row, _, column in known
+    ]
     alone = any(len(name + tag) > _LABEL for (_, name, _), tag in zip(known, tags, strict=True))
     most, line = (_ALONE, _LINE) if alone else (_LABEL, 0)
     ink = template.THEMES[theme]["ink"]
     if unlike:
-        title = f"No verdict: times of other devices or workloads beside {letters[0]}"
+        title = f"Times beside {letters[0]}: no verdict on code"
     else:
         own = "" if len(letters) > 2 else f" of {letters[1]}"
         title = f"Speed-up{own} over {letters[0]}"
@@ -84,11 +88,12 @@ def bars(
         text = name if len(name + tag) <= most else name[: most - len(tag) - 1] + "…"
         strong = f"<b>{said}</b>" if not unlike and verdicts.decided(found.verdict) else said
         named[y] = (f"{text}{tag}", strong)
+    axis = _axis(comparison, letters)
     ratios = [row.cells[column].ratio for row, _, column in known]
     ends = [x for r in ratios if not verdicts.unknown(r.low, r.high) for x in (r.low, r.high)]
     fig.update_xaxes(  # on top: many bars end below the screen's edge
         **axes.ratio([r.median for r in ratios], ends),
-        title_text=f"time of {letters[0]} over time (log)",
+        title_text=axis,
         side="top",
         title_standoff=6,
     )
@@ -100,8 +105,20 @@ def bars(
         axes.row_labels(fig, {y: (left, "") for y, (left, _) in named.items()}, above + line, theme)
         named = {y: ("", right) for y, (_, right) in named.items()}
     axes.row_labels(fig, named, above, theme)
-    fig.update_layout(margin=dict(l=8, r=12, t=fig.layout.margin.t + _AXIS, b=10))
+    above = _AXIS + _TITLE * axis.count("<br>")
+    fig.update_layout(
+        margin=dict(l=8, r=12, t=fig.layout.margin.t + above, b=10), height=fig.layout.height + above - _AXIS
+    )
     return fig
+
+
+def _axis(comparison: Comparison, letters: Sequence[str]) -> str:
+    """The title of the axis: what the names of the rows are made of, then what the bars are."""
+    parts = ["implementation"] if comparison.by != "implementation" else []
+    parts += _changing(comparison)
+    parts += [comparison.by] if len(letters) > 2 and comparison.by != "run" else []
+    over = f"time of {letters[0]} over time{'' if len(letters) > 2 else f' of {letters[1]}'} (log)"
+    return "<br>".join([template.wrapped(f"rows: {', '.join(parts)}")] * bool(parts) + [over])
 
 
 def _look(verdict: str | None, theme: str) -> dict:
