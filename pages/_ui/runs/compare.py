@@ -149,7 +149,8 @@ def _settings(state: url.State, sources: list[Source]) -> tuple[str, list[str], 
         known,
         key=out,
         placeholder="nothing",
-        help="Cases that differ only in these are the same row",
+        help="Cases that differ only in these are one row; where their values differ, the workload does, and "
+        "there is no verdict",
     )
     state.keep("out", ",".join(left_out))
     if by == "run":

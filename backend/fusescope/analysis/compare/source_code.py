@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from fusescope.core import same_code
 from fusescope.core.records import Run
 
 _LIBRARIES = ("torch", "torch_cuda")
 """What a peer's code hangs on."""
-_OWN = re.compile(r"fus(ed|escope)\b|hand_fused|auto\b|cpu|v\d+_")
-"""Names of this project's code: without a hash no version of torch tells what it was."""
 
 
 def compared(op: str, impl: str, base: tuple[Run, str | None], other: tuple[Run, str | None]) -> str:
@@ -19,7 +15,7 @@ def compared(op: str, impl: str, base: tuple[Run, str | None], other: tuple[Run,
     (run, before), (run_2, now) = base, other
     if before is not None and now is not None:
         return "same" if same_code.same(op, impl, before, now) else "edited"
-    if before is not None or now is not None or ".py:" in impl or _OWN.match(impl):
+    if before is not None or now is not None or not same_code.by_library(impl):
         return "unknown"
     libraries = [[one.environment.get(key) for key in _LIBRARIES] for one in (run, run_2)]
     if not libraries[0][0] or not libraries[1][0]:
