@@ -96,9 +96,9 @@ def test_unchanged_implementations_that_differ_put_the_conditions_in_doubt(three
     rewrite(a, lambda r: faster(r, 1.1))
     answer = judge(a, b)
     assert answer.control[0] == pytest.approx(0.1)
-    assert (
-        answer.yes and answer.control.failed and "Check failed: equal sources are 10 % apart" in answer.text
-    )
+    assert answer.yes and answer.control.failed
+    said = "Yes, but the check failed: equal sources are 10 % apart in the median, 10 % at most, in 9 rows, "
+    assert answer.text.startswith(said) and answer.text.endswith("Same source: 5 implementations.")
     rewrite(a, lambda r: faster(r, 1.015))
     passed = judge(a, b).control
     assert not passed.failed and passed.text.startswith("Check passed: equal sources are 1.5 % apart")

@@ -58,10 +58,13 @@ class Answer:
         if not self.yes:
             return f"No: {'; '.join(self.why_not)}."
         parts = [self.part] if self.part else []
-        if self.control and self.control.failed:
-            parts.append(f"{self.control.text}.")
+        failed = self.control is not None and self.control.failed
+        if failed:
+            said = self.control.text.replace("Check", "check", 1)
+            parts.append(f"{'But the' if self.part else 'Yes, but the'} {said}.")
         if self.same:
-            parts.append(f"Yes for {_named(self.same)} (same source).")
+            own = _named(self.same)
+            parts.append(f"Same source: {own}." if failed else f"Yes for {own} (same source).")
         if self.edited:
             verb = "differs" if len(self.edited) == 1 else "differ"
             who = ", ".join(self.edited)
