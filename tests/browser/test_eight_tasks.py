@@ -188,7 +188,7 @@ def test_which_of_two_similar_runs_is_better_and_may_they_be_compared(recorded_s
     v.fill("Search", "attention whole blocks", "textbox")
     v.page.get_by_test_id("stDataFrame").first.wait_for()
     v.tick(
-        "Attention fp16: masks of whole 64 × 64 blocks, (",
+        "… (16, 512) and (16, 2048)",
         "Attention fp16: masks of whole 64 × 64 blocksv5",
     )
     v.click("button", "Compare", exact=True)

@@ -12,7 +12,7 @@ from fusescope.core import paths
 CLI = paths.ROOT / "backend" / "fusescope" / "cli"
 DRAWN = {
     "fusescope.charts.bench.history",  # regressions: the alarms of the chart, from the library's tables
-    "fusescope.charts.bench.pairs",  # compare: the same
+    "fusescope.charts.compared.pairs",  # compare: the same
     "fusescope.charts.fusion.report",  # runs export --report: a file with charts
     "fusescope.charts.report",
 }

@@ -6,7 +6,8 @@ import synthetic as s
 from fusescope.analysis.compare import columns
 from fusescope.analysis.profile.diff import Difference
 from fusescope.charts import axes
-from fusescope.charts.bench import pairs, speedup
+from fusescope.charts.bench import speedup
+from fusescope.charts.compared import pairs
 from fusescope.charts.profile import changes
 
 _HALF = 10  # pixels: half the box of a line of 13-pixel text

@@ -9,7 +9,6 @@ import pytest
 import synthetic as s
 from drawn_page import words
 
-from fusescope.analysis.compare import columns
 from fusescope.charts import axes, captions, report, tables, template
 from fusescope.charts.bench import (
     accuracy,
@@ -17,14 +16,12 @@ from fusescope.charts.bench import (
     edits,
     history,
     overview,
-    pairs,
     roofline,
     speedup,
     sweep,
 )
 from fusescope.charts.masks import thumbnail
 from fusescope.charts.profile import occupancy
-from fusescope.core import same_code
 from fusescope.core.machine.conditions import Conditions
 from fusescope.core.records import Speedup
 
@@ -261,53 +258,6 @@ def test_the_axis_of_a_tall_chart_is_on_top_and_reasons_are_whole_on_hover():
     assert all(
         "<br>" not in a.text and a.hovertext == reason for a in crowded if a.text.startswith("needs H")
     )
-
-
-def _two(times):
-    """A comparison of two runs: {(implementation, seq): (median of A, median of B or None)} in ms."""
-    sides = [[], []]
-    for (impl, seq), pair in times.items():
-        for side, median in zip(sides, pair, strict=True):
-            if median:
-                side.append(s.ok(impl, median, median, s.case(seq)))
-    runs = [s.run(f"2026112{n}-120000-bench-00000{n}") for n in (0, 1)]
-    return columns.compare([columns.Source(r, tuple(found)) for r, found in zip(runs, sides, strict=True)])
-
-
-def test_two_runs_side_by_side():
-    found = _two({("sdpa", 64): (1.5, 1.0), ("sdpa", 128): (1.5, 1.0), ("cpu", 128): (1.0, 2.0)})
-    text = words(pairs.bars(found, pairs.names(found), SUBTITLE))
-    assert "1.50× faster" in text and "2.00× slower" in text and "0.500" not in text
-    assert "cpu 128" in text and "rows by seq" in text
-    assert "[" in text.partition("2.00× slower")[2][:8], "whiskers have their numbers"
-    said = pairs.sentence(found, 1, pairs.names(found))
-    assert said.startswith("B against A: faster in 2, slower in 1 of 3 rows; ")
-    assert "the largest difference is cpu seq=128, ▼ 2.00× slower [" in said
-    even = _two({("sdpa", 64): (1.0, 1.002), ("sdpa", 128): (1.0, 1.001)})
-    assert "; 1.00× in the geometric mean" in pairs.sentence(even, 1, "AB")
-    none = _two({("sdpa", 64): (1.0, None)})
-    assert "No implementation" in words(pairs.bars(none, pairs.names(none)))
-    assert pairs.sentence(none, 1, "AB") == "B has no time that can be compared with A."
-    assert pairs.why(none, "AB", 0, "B: speed-up (×)") == "B: not measured"
-
-
-def test_a_comparison_names_columns_by_letters():
-    assert [pairs.letter(n) for n in (0, 25, 26, 27, 52)] == ["A", "Z", "AA", "AB", "BA"]
-
-
-@pytest.mark.parametrize(
-    ("hashes", "same"), [(("before", "after"), True), (("before", "other"), False), ((None, "after"), None)]
-)
-def test_an_edit_that_kept_the_machine_code_is_the_same_code(monkeypatch, tmp_path, hashes, same):
-    monkeypatch.setenv("FUSESCOPE_CUDA", str(tmp_path))
-    same_code.add(tmp_path, {("attention", "v1_x"): ("before", "after")})
-    runs = [s.run(f"2026112{n}-120000-bench-00000{n}") for n in (0, 1)]
-    sources = [
-        columns.Source(run, (dataclasses.replace(s.ok("v1_x", 1.0, 1.0, s.case()), source_hash=one),))
-        for run, one in zip(runs, hashes, strict=True)
-    ]
-    found = columns.compare(sources)
-    assert list(pairs.table(found, "AB")["B: same machine code"]) == [same]
 
 
 def test_a_report_is_one_file_that_asks_nobody_for_anything_and_trusts_nothing():

@@ -1,12 +1,13 @@
 """Which of several runs is best, as one sentence: only what is proven, over rows that all have."""
 
+import dataclasses
 import json
 
 import synthetic as s
 from drawn_page import said as shown
 
 from fusescope.analysis.compare import columns
-from fusescope.charts.bench import overall
+from fusescope.charts.compared import overall
 
 
 def said(*runs: dict[int, float]) -> str:
@@ -46,4 +47,22 @@ def test_runs_that_may_not_be_compared_have_a_reason_and_no_cautions(draw, few, 
     at = draw("runs", compare=",".join(ids))
     (answer,) = (e.value for e in at.error)
     assert "May C be compared with A? No: the devices differ" in shown(at.error) and "Cautions" not in answer
-    assert "which is best cannot be said: C may not be compared with A" in shown(at.markdown)
+    overall = next(m.value for m in at.markdown if m.value.startswith("**Overall: "))
+    assert "of A and B, " in overall and "C may be compared with none of the others." in overall
+
+
+def test_each_group_that_may_be_compared_has_its_own_best():
+    runs = [s.run(f"2026112{n}-120000-bench-00000{n}") for n in range(4)]
+    runs[2:] = [dataclasses.replace(r, environment=r.environment | {"device_name": "B200"}) for r in runs[2:]]
+    times = (2.0, 1.0, 1.0, 3.0)
+    sources = [
+        columns.Source(run, (s.ok("v1_x", ms, ms, s.case()),)) for run, ms in zip(runs, times, strict=True)
+    ]
+    found = columns.compare(sources)
+    text = overall.sentence(found, [[0, 1], [2, 3]])
+    assert text == "of A and B, B is proven fastest. Of C and D, C is proven fastest."
+    text = overall.sentence(found, [[0, 1], [2], [3]])
+    assert text == "of A and B, B is proven fastest. C and D may be compared with none of the others."
+    text = overall.sentence(found, [[n] for n in range(4)])
+    assert text == "no two of A, B, C and D may be compared, so none is best."
+    assert overall.sentence(found).startswith("which is best cannot be said"), "never across devices"

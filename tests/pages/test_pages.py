@@ -8,7 +8,7 @@ import folders
 import profiles_on_disk as disk
 import pytest
 import synthetic
-from drawn_page import calm, query, said, tables
+from drawn_page import calm, query, said
 
 from fusescope.core import paths
 from fusescope.core.machine import environment
@@ -197,24 +197,6 @@ def test_the_file_links_of_a_run_lead_to_the_route(draw, few):
     assert f"/files/{few['point'].id}/results.jsonl" in said(at.markdown)
 
 
-def test_runs_are_compared_yes_or_no_first(draw, few):
-    ids = [few["point"].id, few["recorded"].id, few["failed"].id]
-    at = draw("runs", compare=",".join(ids))
-    assert at.get("plotly_chart") and "B: verdict" in tables(at)[0][0] and "C: verdict" in tables(at)[0][0]
-    answers = said([*at.warning, *at.success, *at.error])
-    assert "May B be compared with A?" in answers and "May C be compared with A?" in answers
-    assert "B against A: " in said(at.markdown) and query(at)["compare"] == ",".join(ids)
-    at.multiselect(key="runs/compared").set_value(ids[:1])
-    calm(at.run())
-    assert query(at)["compare"] == ids[0] and "Add a second run" in said(at.info)
-
-
-def test_columns_of_a_comparison_are_chosen_in_the_url(draw, few):
-    at = draw("runs", compare=few["recorded"].id, by="implementation", columns="sdpa;flex", out="nothing")
-    assert "flex against sdpa: " in said(at.markdown) and "Ignored out=nothing" in said(at.warning)
-    assert query(at) == {"compare": few["recorded"].id, "by": "implementation", "columns": "sdpa;flex"}
-
-
 def test_a_comparison_of_no_run_is_the_list_with_a_sentence(draw, few):
     at = draw("runs", compare="20200101-000000-bench-ffffff")
     assert "There is no run" in said(at.warning) and at.dataframe
@@ -328,7 +310,7 @@ def test_selected_runs_are_tagged_and_deleted_together_but_recorded_ones_stay(dr
     at = draw("runs")
     at.session_state["runs/chosen"], at.session_state["runs/drawing"] = ids, 1
     calm(at.run())
-    assert "3 selected; the base is rowwise, first try." in said(at.caption)
+    assert "3 selected; the base is A, rowwise, first try." in said(at.caption)
     assert "1 recorded run of the selection cannot be changed." in said(at.caption)
     next(t for t in at.text_input if t.label == "add tags").set_value("kept, new")
     next(t for t in at.text_input if t.label == "remove tags").set_value("night")

@@ -8,7 +8,8 @@ from compared_records import BASE, FAST, FEW, NEXT, SLOW, timed, without
 from fusescope.analysis import rebase
 from fusescope.analysis.compare.leaders import leaders, ranked
 from fusescope.charts import sentences, tables, verdicts
-from fusescope.charts.bench import pairs, speedup, sweep
+from fusescope.charts.bench import speedup, sweep
+from fusescope.charts.compared import pairs
 from fusescope.charts.findings import brief
 from fusescope.core.records import Speedup, Time, Times
 

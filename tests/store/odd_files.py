@@ -24,9 +24,9 @@ AROUND = (
     "recorded",
     ".live",
     ".index",
-    ".index/v3/lock",
-    ".index/v3/runs.parquet",
-    ".index/v3/records.parquet",
+    ".index/v4/lock",
+    ".index/v4/runs.parquet",
+    ".index/v4/records.parquet",
 )
 """Next to the runs."""
 NAMES = (

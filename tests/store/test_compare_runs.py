@@ -8,6 +8,7 @@ from make_runs import make
 
 from fusescope.analysis.compare import columns, conditions
 from fusescope.analysis.compare.columns import Source
+from fusescope.analysis.compare.ratios import BETWEEN_RUNS
 from fusescope.analysis.statistics import allowance
 from fusescope.core.errors import RunError
 from fusescope.store import compare, library
@@ -95,7 +96,12 @@ def test_unchanged_implementations_that_differ_put_the_conditions_in_doubt(three
     rewrite(a, lambda r: faster(r, 1.1))
     answer = judge(a, b)
     assert answer.control[0] == pytest.approx(0.1)
-    assert any("same source differ by 10 % in the median" in caution for caution in answer.cautions)
+    assert answer.yes and answer.control.failed
+    said = "Yes, but the check failed: equal sources are 10 % apart in the median, 10 % at most, in 9 rows, "
+    assert answer.text.startswith(said) and answer.text.endswith("Same source: 5 implementations.")
+    rewrite(a, lambda r: faster(r, 1.015))
+    passed = judge(a, b).control
+    assert not passed.failed and passed.text.startswith("Check passed: equal sources are 1.5 % apart")
 
 
 def test_other_devices_and_no_common_case_mean_no(three):
@@ -106,14 +112,14 @@ def test_other_devices_and_no_common_case_mean_no(three):
     answer = judge(a, b)
     assert "the devices differ (NVIDIA GeForce RTX 3090 against NVIDIA B200)" in answer.text
     assert answer.control is None, "equal sources differ there by the hardware, which checks nothing"
-    assert not any("same source" in caution for caution in answer.cautions)
+    assert "Check" not in answer.text
     edit(b, environment={"device_name": "NVIDIA GeForce RTX 3090"})
     rewrite(b, lambda r: r | {"dtype": "float32"})
     answer = judge(a, b)
     assert not answer.yes and answer.text.startswith("No: the two runs have no case in common")
-    assert "leave out “dtype” to match 9" in answer.text
+    assert "9 match with “dtype” left out, but they are other workloads: no verdict" in answer.text
     answer = judge(a, b, left_out=["dtype"])
-    assert answer.yes and "dtype (left out): float16 against float32" in answer.cautions
+    assert answer.text.startswith("No: the workloads differ (dtype float16 against float32)")
 
 
 def test_every_caution_is_a_sentence(three):
@@ -152,7 +158,7 @@ def test_columns_tell_faster_slower_and_what_is_missing(three):
         base, other = (cell.time for cell in row.cells[:2])
         ratio = row.cells[1].ratio
         assert ratio.median == base.median / other.median and row.mode == "graph"
-        wider = math.exp(allowance(min(base.n, other.n)))
+        wider = math.exp(max(allowance(min(base.n, other.n)), BETWEEN_RUNS))
         assert ratio.low == pytest.approx(base.low / other.high / wider)
         assert ratio.high == pytest.approx(base.high / other.low * wider)
         assert row.cells[2].status == columns.MISSING
@@ -160,6 +166,32 @@ def test_columns_tell_faster_slower_and_what_is_missing(three):
     assert {r.verdict for _, r in backwards.ratios(1)} == {"slower"}
     wrong = next(row for row in found.rows if row.cells[0].status == "wrong")
     assert wrong.mode is None and wrong.cells[1].ratio is None and wrong.cells[1].time is None
+
+
+def test_between_two_runs_as_much_is_left_open_as_unchanged_code_differs(three):
+    """Of tight medians 0.2 % was left open, and equal sources were "slower" though nothing had changed."""
+    a, b, _ = three
+    rewrite(a, lambda r: faster(r, 1.0))
+    rewrite(b, lambda r: faster(r, 1.0))
+    even = [r.verdict for _, r in columns.compare(read(a, b)).ratios(1)]
+    assert set(even) == {"inconclusive"}, "nor are two runs ever the same within 1 %"
+    rewrite(b, lambda r: faster(r, 0.955))
+    assert {r.verdict for _, r in columns.compare(read(a, b)).ratios(1)} == {"inconclusive"}
+    rewrite(b, lambda r: faster(r, 0.9))
+    assert {r.verdict for _, r in columns.compare(read(a, b)).ratios(1)} == {"faster"}
+
+
+def test_a_failed_check_leaves_its_own_size_open(three):
+    a, b, _ = three
+    slow = {"eager": 1.3, "v2_tiles": 1.25}
+    rewrite(a, lambda r: faster(r, slow.get(r["impl"], 1.0)))
+    rewrite(b, lambda r: faster(r, 1.0) or (r | {"source_hash": "s2"} if r["impl"] == "v2_tiles" else r))
+    answer = judge(a, b)
+    assert answer.control.failed and "less than 30 % is no verdict here" in answer.text
+    for left_open, verdict in (({}, "faster"), ({b.name: answer.left_open}, "inconclusive")):
+        rows = columns.compare(read(a, b), left_open=left_open).rows
+        found = {row.cells[1].verdict.verdict for row in rows if row.impl == "v2_tiles" and row.mode}
+        assert found == {verdict}
 
 
 def test_what_changed_most_is_first(three):
@@ -172,7 +204,7 @@ def test_keys_left_out_match_more_cases_and_never_several_of_one_run(three):
     a, b, _ = three
     rewrite(b, lambda r: r | {"case": r["case"] | {"bias": "none"}})
     sources = read(a, b)
-    assert columns.compare(sources).ratios(1) == [] and columns.helpful(sources) == {"bias": 9}
+    assert columns.compare(sources).ratios(1) == [] and columns.helpful(sources) == {"bias": (9, 9)}
     assert len(columns.compare(sources, left_out=["bias"]).ratios(1)) == 9
     several = columns.compare(sources, left_out=["bias", "n"])
     assert {c.status for row in several.rows for c in row.cells} == {columns.SEVERAL}

@@ -73,6 +73,24 @@ def test_synonyms_and_values_of_cases_are_found(profiles):
         assert library.runs(text=text)[1] == count, text
 
 
+def test_words_in_quotes_are_one_and_adjacent_words_come_first(profiles):
+    cases = [{"seq": 8, "mask": mask} for mask in ("full", "causal", "bigbird")]
+    titles = ("masks of 8 heads", "8 masks", "3 shapes")
+    ids = [folder.create("bench", {"op": "attention", "cases": cases}, title=title).name for title in titles]
+    found, total = library.runs(text="8 masks")
+    assert total == 3 and found[0].id == ids[1], "all have the words, one has them together"
+    for text, count in (
+        ('"8 masks"', 1),
+        ("“8 MASKS”", 1),
+        ('"3 masks"', 3),
+        ('"masks 8"', 0),
+        ('"8', 3),
+        ('""', 3),
+    ):
+        assert library.runs(text=text)[1] == count, text
+    assert library.runs(text='"3 masks" heads')[1] == 1
+
+
 def test_the_verdict_in_sql_is_that_of_core(tmp_path):
     ratios = (0.5, 0.9925, 0.995, 1.0, 1.003, 1.02, 2.0)
     lines = [

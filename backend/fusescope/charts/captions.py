@@ -32,6 +32,11 @@ def device(name: str) -> str:
     return re.sub(r"\((?:R|TM)\)|\s(?:Processor|CPU)\b|\s@\s.*", "", name).strip()
 
 
+def short_device(name: str) -> str:
+    """A device as a cell of a table has room for it: "H200", "H100" of "NVIDIA H100 80GB HBM3"."""
+    return re.sub(r"\s\d+\s?GB(\s(HBM|GDDR)\w+)?$", "", device(name).removeprefix("NVIDIA ")).strip()
+
+
 def mode(mode: str | None) -> str:
     """What exactly a time of this mode is."""
     return {

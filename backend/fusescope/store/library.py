@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from pathlib import Path
 
 from fusescope.core import paths
@@ -31,6 +32,7 @@ _SYNONYMS = (
     ("fp32", "float32"),
 )
 """Words of which a search for one finds the others."""
+_TERMS = re.compile(r'["“”]([^"“”]+)["“”]|([^\s"“”]+)')
 _BEST = "SELECT run, max(speedup) FILTER (verdict = 'faster') AS best FROM ({}) GROUP BY run"
 
 
@@ -72,7 +74,8 @@ def runs(
     """One page of the runs that match, in one of ORDERS, and how many match in all. RunError without duckdb.
 
     text: words that all occur, themselves or a synonym, in id, title, notes, tags, device, operator, model,
-    implementations, the cases' values, dtype, kind, status or reason.
+    implementations, the cases' values, dtype, kind, status or reason. Words in double quotes are one; runs
+    where all of the text stands as it is typed come first.
     """
     conditions, values = ["broken IS NULL"], {"limit": limit, "offset": offset}
     for name, value in (("kind", kind), ("status", status), ("op", op), ("recorded", recorded)):
@@ -82,12 +85,16 @@ def runs(
     if tag is not None:
         conditions.append("list_contains(tags, $tag)")
         values["tag"] = tag
-    for n, word in enumerate((text or "").lower().split()):
+    words = _terms(text or "")
+    for n, word in enumerate(words):
         names = {f"word{n}_{k}": other for k, other in enumerate(_same_words(word))}
         conditions.append(f"({' OR '.join(f'contains(words, ${name})' for name in names)})")
         values |= names
     where = f"WHERE {' AND '.join(conditions)}"
     counted = {k: v for k, v in values.items() if k not in ("limit", "offset")}
+    first = ""
+    if len(words) > 1:
+        first, values = "contains(words, $phrase) DESC, ", values | {"phrase": " ".join(words)}
     there = index_runs.folders()
     with database.connect() as connection, contextlib.ExitStack() as stack:
         connection.register("runs", index_runs.table(there))
@@ -97,10 +104,17 @@ def runs(
             source, needed = stack.enter_context(index_records.source(connection, there))
             table, values = f"runs LEFT JOIN ({_BEST.format(source)}) b ON b.run = runs.id", values | needed
         page = connection.execute(
-            f"SELECT runs.run FROM {table} {where} ORDER BY {ORDERS[order]} LIMIT $limit OFFSET $offset",
+            f"SELECT runs.run FROM {table} {where} ORDER BY {first}{ORDERS[order]} "
+            "LIMIT $limit OFFSET $offset",
             values,
         ).fetchall()
     return [Run.from_json(json.loads(text)) for (text,) in page], total
+
+
+def _terms(text: str) -> list[str]:
+    """The words of a search in lower case; what stands in double quotes is one."""
+    found = _TERMS.findall(text.lower())
+    return [" ".join((phrase or word).split()) for phrase, word in found if (phrase or word).strip()]
 
 
 def _same_words(word: str) -> tuple[str, ...]:

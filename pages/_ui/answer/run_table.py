@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 
 import pandas as pd
@@ -22,8 +20,8 @@ from fusescope.search.learning.found import NAME
 from fusescope.store import library, profile, tables, timeline
 from pages._ui.answer import run_facts, selfcheck
 from pages._ui.app import run_data, url
-from pages._ui.widgets import elements, html_table
-from pages._ui.widgets.text import device_text, run_name, status_text
+from pages._ui.widgets import cell_text, elements, html_table
+from pages._ui.widgets.text import run_name, status_text
 
 _OPEN, _OPENED = "open", "runs/opened"
 _BUTTON = 54  # pixels of its column
@@ -168,7 +166,7 @@ _VALUES: dict[str, Callable[[Run], object]] = {
     "shapes": run_facts.shapes,
     "mask": run_facts.mask,
     "dtype": lambda run: str(run.spec.get("dtype") or ""),
-    "device": lambda run: device_text(run.device_name).removeprefix("NVIDIA "),
+    "device": lambda run: captions.short_device(run.device_name),
     "when": captions.when,
     "took": lambda run: "" if run_facts.seconds(run) is None else numbers.seconds(run_facts.seconds(run)),
     "tags": lambda run: ", ".join(run.tags),
@@ -183,29 +181,27 @@ _ALWAYS = ("run", "result", "when")
 _BRIEF = ("run", "result", "shapes", "status", "when")
 
 
-_WIDTHS = {"run": 318, "result": 216, "shapes": 150, "mask": 78, "dtype": 62, "took": 76, "status": 90}
-_WIDTHS |= {"when": 122, "device": 84, "kind": 60, "source": 90, "tags": 70}
+_WIDTHS = {"run": 298, "result": 238, "shapes": 150, "mask": 68, "dtype": 62, "took": 82, "status": 90}
+_WIDTHS |= {"when": 122, "device": 76, "kind": 60, "source": 90, "tags": 70}
 _SIDES = 16  # pixels of a cell that hold no text
-_LETTERS = (
-    dict.fromkeys(" .,:;'|!iIjl·", 3.3) | dict.fromkeys("ft()[]r-/", 4.4) | dict.fromkeys("mwMW%@…", 10.7)
-)
-_LETTER = 7.0
-"""Pixels of letters in the grid's font, and of any other."""
+_SPARE = 8  # of a long name, whose letters are only estimated
 
 
 def _fitting(data: pd.DataFrame) -> pd.DataFrame:
-    """The texts as far as their columns have room, with an ellipsis: the grid cuts a letter in two."""
+    """The texts as far as their columns have room; names keep where they differ, results what was counted."""
     wide = {name: _WIDTHS[name] - _SIDES for name in data.columns if name in _WIDTHS}
-    return data.assign(**{name: data[name].map(partial(_cut, most=most)) for name, most in wide.items()})
+    fitting = {name: data[name].map(partial(cell_text.cut, most=most)) for name, most in wide.items()}
+    if "run" in wide:
+        fitting["run"] = cell_text.apart(list(data["run"]), wide["run"] - _SPARE)
+    if "result" in wide:
+        fitting["result"] = [_counted(text, wide["result"]) for text in data["result"]]
+    return data.assign(**fitting)
 
 
-def _cut(text: object, most: int) -> object:
-    if not isinstance(text, str):
-        return text
-    ends = list(accumulate(_LETTERS.get(letter, _LETTER) for letter in text))
-    if not ends or ends[-1] <= most:
-        return text
-    return f"{text[: bisect(ends, most - _LETTERS['…'])].rstrip(' ,')}…"
+def _counted(text: object, most: int) -> object:
+    """A result with its counts: "compile-red… fastest in 1 of 2, 1 tied"."""
+    _, mark, counts = str(text).partition(" fastest in ")
+    return cell_text.keep_end(text, mark + counts, most, 0.85) if mark else cell_text.cut(text, most)
 
 
 def _config(key: str, ids: Sequence[str]) -> dict:

@@ -20,6 +20,11 @@ from pages._ui.runs import saved_views, selection
 from pages._ui.widgets.text import file_name, md, sentence
 
 _PAGE = 25
+WORDS = (
+    "Each word in id, title, notes, tags, device, operator, model, implementations, shapes, masks, dtype, "
+    'status, in any order; "8 masks" in quotes stands as it is; “padded” finds packed sequences too'
+)
+"""What a search for runs finds, here and where runs are compared."""
 _ANY = "any"
 _SOURCES = {_ANY: "any", "no": "this machine", "yes": "recorded"}
 
@@ -94,8 +99,7 @@ def _filters(state: url.State) -> dict:
         box=boxes[-3],
         placeholder="title, tag, device, seq=512 …",
         on_change=_first_page,
-        help="Each word in id, title, notes, tags, device, operator, model, implementations, shapes, dtype, "
-        "status; “padded” finds packed sequences too",
+        help=WORDS,
     )
     with boxes[-2].popover("Columns", width="stretch"):
         key = state.seed("columns", [], lambda text: _known(text.split(",")))

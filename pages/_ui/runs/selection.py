@@ -6,15 +6,17 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
+from fusescope.charts import captions
 from fusescope.charts.numbers import plural
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
 from fusescope.store import folder, library, transfer
 from pages._ui.app import callbacks, run_data
+from pages._ui.widgets import cell_text
 from pages._ui.widgets.text import md, run_name
 
 _KEY = "runs/chosen"
-_NAME = 34  # characters shown of a name
+_NAME = 48  # characters shown of a name
 
 
 def chosen() -> list[str]:
@@ -48,11 +50,25 @@ def bar(run_ids: list[str]) -> None:
 def _said(runs: list[Run]) -> str:
     if not runs:
         return "Select runs at the left edge to compare, tag or delete them."
-    name = run_name(runs[0])
-    name = md(name if len(name) <= _NAME else name[: _NAME - 1] + "…")
     if len(runs) == 1:
-        return f"1 selected: {name}; select one more to compare."
-    return f"{len(runs)} selected; the base is {name}."
+        return f"1 selected: {md(_short(run_name(runs[0])))}; select one more to compare."
+    return f"{len(runs)} selected; the base is A, {md(base(runs))}"
+
+
+def base(runs: Sequence[Run]) -> str:
+    """What tells the first run from the others, with a full stop: the part of its name in which it differs;
+    its date where another has the same name."""
+    names = [run_name(run) for run in runs]
+    name = names[0]
+    if name in names[1:]:
+        return f"{_short(name)} of {captions.when(runs[0])}."
+    telling = cell_text.telling(names)[0]
+    text = _short(telling)
+    return f"{'… ' if telling != name else ''}{text}{'' if text.endswith('…') else '.'}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME else name[: _NAME - 1].rstrip() + "…"
 
 
 def _tag(runs: list[Run], kept: int) -> None:

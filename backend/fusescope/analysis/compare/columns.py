@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
-from fusescope.analysis.compare.ratios import over, ratio
+from fusescope.analysis.compare.ratios import BETWEEN_RUNS, over, ratio
+from fusescope.analysis.compare.workloads import FOLLOWS, Unlike, unlike
 from fusescope.core.records import HEADLINE, Record, Run, Speedup, Time
 from fusescope.core.verdict import SAME_WITHIN
 
@@ -17,21 +19,31 @@ BY = ("run", "GPU", "commit", "dtype", "mask", "implementation")
 """What a column may show."""
 MISSING, SEVERAL = "missing", "several"
 """States of a cell besides those of a record: nothing was measured, or several cases of one run match."""
-_FOLLOWS = {"seq_k": "seq", "kv_heads": "heads"}
-"""Parameters that equal another one where nothing is said."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """What a column has for a row. status: the record's, MISSING or SEVERAL. time: of the row's mode, else
     the record's own headline time. ratio: time of the base column over this one's (> 1 is faster), None for
-    the base itself and where there are not two times of one mode."""
+    the base itself and where there are not two times of one mode. unlike: why this ratio is no verdict on
+    code, None where it is one."""
 
     status: str
     record: Record | None = None
     run: Run | None = None
     time: Time | None = None
     ratio: Speedup | None = None
+    unlike: Unlike | None = None
+
+    @property
+    def verdict(self) -> Speedup | None:
+        """The ratio where it is a verdict: of one workload on one device."""
+        return None if self.unlike else self.ratio
+
+    @property
+    def difference(self) -> Speedup | None:
+        """The ratio where it is none, but the difference of two devices or two workloads."""
+        return self.ratio if self.unlike else None
 
 
 @dataclass(frozen=True)
@@ -57,8 +69,12 @@ class Comparison:
     rows: tuple[Row, ...]
 
     def ratios(self, column: int) -> list[tuple[Row, Speedup]]:
-        """The rows with a ratio in a column."""
-        return [(row, cell.ratio) for row in self.rows if (cell := row.cells[column]).ratio]
+        """The rows with a verdict in a column."""
+        return [(row, cell.verdict) for row in self.rows if (cell := row.cells[column]).verdict]
+
+    def differences(self, column: int) -> list[tuple[Row, Cell]]:
+        """The rows with a ratio in a column that is no verdict."""
+        return [(row, cell) for row in self.rows if (cell := row.cells[column]).difference]
 
 
 @dataclass(frozen=True)
@@ -72,7 +88,7 @@ class Source:
 
 def keys(sources: Sequence[Source]) -> list[str]:
     """What may be left out when cases are matched: the parameters of the cases, dtype and device."""
-    found = dict.fromkeys(k for s in sources for r in s.records for k in r.case if k not in _FOLLOWS)
+    found = dict.fromkeys(k for s in sources for r in s.records for k in r.case if k not in FOLLOWS)
     return [*found, "dtype", "device"]
 
 
@@ -88,12 +104,14 @@ def compare(
     by: str = "run",
     left_out: Collection[str] = (),
     columns: Sequence[str] = (),
+    left_open: Mapping[str, float] = MappingProxyType({}),
 ) -> Comparison:
     """Records matched by operator, implementation, case, dtype and kind of device, without what ``by`` or
     ``left_out`` names. columns: those to show, the base first; all where empty.
 
     Where several runs have a record for one cell, that of the newest run counts; where several cases of one
-    run fall on it, none does. ValueError for an unknown ``by``, key or column.
+    run fall on it, none does. left_open: of runs, by id, what a ratio over another run leaves open at least
+    (logarithmic; ``conditions.Answer.left_open``). ValueError for an unknown ``by``, key or column.
     """
     _check(sources, by, left_out, columns)
     columns = tuple(dict.fromkeys(columns or values(sources, by)))
@@ -106,15 +124,18 @@ def compare(
                 name = json.dumps(part, sort_keys=True, default=str)
                 parts.setdefault(name, part)
                 found.setdefault(name, {}).setdefault(column, []).append((source, record))
-    rows = [_row(parts[name], [cells.get(c, []) for c in columns]) for name, cells in found.items()]
+    rows = [
+        _row(parts[name], [cells.get(c, []) for c in columns], left_open) for name, cells in found.items()
+    ]
     return Comparison(by, columns, tuple(sorted(rows, key=_order)))
 
 
-def helpful(sources: Sequence[Source], left_out: Collection[str] = ()) -> dict[str, int]:
-    """{key: rows with a ratio} for the keys that, left out besides, match more cases of the runs."""
-    had = _matched(sources, left_out)
+def helpful(sources: Sequence[Source], left_out: Collection[str] = ()) -> dict[str, tuple[int, int]]:
+    """{key: (rows with a ratio, those of them with a verdict)} for the keys that, left out besides, match
+    more cases of the runs; those that give verdicts first."""
+    had, _ = _matched(sources, left_out)
     more = {k: _matched(sources, {*left_out, k}) for k in keys(sources) if k not in left_out}
-    return {k: n for k, n in sorted(more.items(), key=lambda kn: -kn[1]) if n > had}
+    return {k: n for k, n in sorted(more.items(), key=lambda kn: (-kn[1][1], -kn[1][0])) if n[0] > had}
 
 
 def _check(sources, by: str, left_out: Collection[str], columns: Sequence[str]) -> None:
@@ -144,7 +165,7 @@ def _column(source: Source, record: Record, by: str) -> str:
 def _key(record: Record, by: str, left_out: Collection[str]) -> dict[str, Any]:
     gone = {*left_out} | ({by} if by in ("dtype", "mask") else {"device"} if by == "GPU" else set())
     case = {k: v for k, v in record.case.items() if k not in gone}
-    for key, source in _FOLLOWS.items():  # it is shown where it differs; what follows a key left out goes too
+    for key, source in FOLLOWS.items():  # it is shown where it differs; what follows a key left out goes too
         if key in record.case and (record.case[key] == record.case.get(source) or source in gone):
             case.pop(key, None)
     return {
@@ -156,12 +177,12 @@ def _key(record: Record, by: str, left_out: Collection[str]) -> dict[str, Any]:
     }
 
 
-def _row(part: dict, cells: list[list[tuple[Source, Record]]]) -> Row:
+def _row(part: dict, cells: list[list[tuple[Source, Record]]], left_open: Mapping[str, float]) -> Row:
     chosen = [_chosen(found) for found in cells]
     timed = [c.record for c in chosen if c.record and c.record.time]
     mode = next((m for m in HEADLINE if timed and all(r.time_of(m) for r in timed)), None)
     base = chosen[0]
-    return Row(**part, mode=mode, cells=tuple(_filled(cell, base, mode) for cell in chosen))
+    return Row(**part, mode=mode, cells=tuple(_filled(cell, base, mode, left_open) for cell in chosen))
 
 
 def _chosen(found: list[tuple[Source, Record]]) -> Cell:
@@ -175,25 +196,32 @@ def _chosen(found: list[tuple[Source, Record]]) -> Cell:
     return Cell(records[0].status, records[0], newest)
 
 
-def _filled(cell: Cell, base: Cell, mode: str | None) -> Cell:
+def _filled(cell: Cell, base: Cell, mode: str | None, left_open: Mapping[str, float]) -> Cell:
     record = cell.record
     if record is None or not record.time:
         return cell
     time = record.time_of(mode) if mode else record.time
-    compared = None
-    if mode and cell is not base and base.record and base.record.time:
-        compared = _paired(cell, base, mode) or between(base, cell, mode)
-    return Cell(cell.status, record, cell.run, time, compared)
+    if not (mode and cell is not base and base.record and base.record.time):
+        return Cell(cell.status, record, cell.run, time)
+    compared = _paired(cell, base, mode) or between(base, cell, mode, left_open)
+    other = unlike((base.run, base.record), (cell.run, record))
+    return Cell(cell.status, record, cell.run, time, compared, other if compared else None)
 
 
-def between(base: Cell, cell: Cell, mode: str) -> Speedup | None:
-    """The ratio of two cells of a row, both with a time of this mode: ``ratios.over`` of one case, else of
-    the two times alone."""
+def between(
+    base: Cell, cell: Cell, mode: str, left_open: Mapping[str, float] = MappingProxyType({})
+) -> Speedup | None:
+    """The ratio of two cells of a row, both with a time of this mode: ``ratios.over`` of one case of one run;
+    else of the two times alone, with what two runs leave open (``compare``)."""
     first, second = base.record, cell.record
-    if first.case_key == second.case_key:
+    one_run = base.run.id == cell.run.id
+    if one_run and first.case_key == second.case_key:
         return over(first, second, mode)
     within = second.speedup.same_within if second.speedup else SAME_WITHIN
-    return ratio(first.time_of(mode), second.time_of(mode), mode, within)
+    least = 0.0
+    if not one_run:
+        least = max(BETWEEN_RUNS, *(left_open.get(c.run.id, 0.0) for c in (base, cell)))
+    return ratio(first.time_of(mode), second.time_of(mode), mode, within, least)
 
 
 def _paired(cell: Cell, base: Cell, mode: str) -> Speedup | None:
@@ -203,12 +231,19 @@ def _paired(cell: Cell, base: Cell, mode: str) -> Speedup | None:
     return known if known and known.of == mode and of_one_case and is_baseline else None
 
 
-def _matched(sources: Sequence[Source], left_out: Collection[str]) -> int:
-    return sum(any(c.ratio for c in row.cells) for row in compare(sources, "run", left_out).rows)
+def _matched(sources: Sequence[Source], left_out: Collection[str]) -> tuple[int, int]:
+    rows = compare(sources, "run", left_out).rows
+    counts = (sum(any(getattr(c, n) for c in row.cells) for row in rows) for n in ("ratio", "verdict"))
+    return tuple(counts)
 
 
 def _order(row: Row) -> tuple:
-    """What changed most first: decided differences by size, then what is the same, undecided or missing."""
+    """What changed most first: decided differences by size, then what is the same or undecided, then what is
+    of other devices or workloads, then what is missing."""
     rank = {"slower": 0, "faster": 0, "same": 1, "inconclusive": 2}
-    found = [(rank[c.ratio.verdict], -abs(math.log(c.ratio.median))) for c in row.cells if c.ratio]
-    return min(found, default=(3, 0.0))
+    found = [
+        (3 if c.unlike else rank[c.ratio.verdict], -abs(math.log(c.ratio.median)))
+        for c in row.cells
+        if c.ratio
+    ]
+    return min(found, default=(4, 0.0))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from fusescope.analysis.compare import columns
-from fusescope.analysis.compare.columns import Source
-from fusescope.core import same_code
+from fusescope.analysis.compare import columns, source_code, workloads
+from fusescope.analysis.compare.columns import Row, Source
+from fusescope.analysis.compare.control import Control, control
 from fusescope.core.machine.conditions import marks
 from fusescope.core.records import Record, short
 
@@ -23,10 +22,6 @@ _FACTS = {  # of the environment: whether equal figures can be expected at all h
     "cpu_threads": "CPU threads",
 }
 _SETTINGS = {"cache": "cache mode", "baseline": "baseline", "seed": "seed of the inputs"}
-_LIBRARIES = ("torch", "torch_cuda")
-"""What a peer's code hangs on."""
-_DRIFT = 0.02
-"""Median difference of implementations with the same source from which on the conditions are in doubt."""
 _NAMED = 4
 
 
@@ -36,8 +31,8 @@ class Answer:
 
     why_not: empty where they may be compared. same, edited, unknown: implementations whose source is the
     same (or compiles to the same machine code), differs, or is not recorded; peers count by the versions of
-    torch and its CUDA. control: the median and the largest difference of those that are the same, as ratios
-    - 1 >= 0, and of how many rows; None without one, or on unlike devices.
+    torch and its CUDA. control: how far those that are the same are apart on the same workloads; None
+    without one, or on unlike devices. part: what is said first where a verdict is had of some rows alone.
     """
 
     why_not: tuple[str, ...]
@@ -45,20 +40,31 @@ class Answer:
     edited: tuple[str, ...]
     unknown: tuple[str, ...]
     cautions: tuple[str, ...]
-    control: tuple[float, float, int] | None
+    control: Control | None
+    part: str = ""
 
     @property
     def yes(self) -> bool:
         return not self.why_not
 
     @property
+    def left_open(self) -> float:
+        """What a failed check leaves open of any ratio of the two runs (logarithmic)."""
+        return self.control.allowance if self.control else 0.0
+
+    @property
     def text(self) -> str:
-        """The answer as sentences, yes or no first; without the cautions."""
+        """The answer as sentences, yes or no first, then whether its check failed; without the cautions."""
         if not self.yes:
             return f"No: {'; '.join(self.why_not)}."
-        parts = []
+        parts = [self.part] if self.part else []
+        failed = self.control is not None and self.control.failed
+        if failed:
+            said = self.control.text.replace("Check", "check", 1)
+            parts.append(f"{'But the' if self.part else 'Yes, but the'} {said}.")
         if self.same:
-            parts.append(f"Yes for {_named(self.same)} (same source).")
+            own = _named(self.same)
+            parts.append(f"Same source: {own}." if failed else f"Yes for {own} (same source).")
         if self.edited:
             verb = "differs" if len(self.edited) == 1 else "differ"
             who = ", ".join(self.edited)
@@ -75,32 +81,67 @@ class Answer:
 def judge(base: Source, other: Source, left_out: Collection[str] = (), names: Collection[str] = ()) -> Answer:
     """Whether ``other`` may be compared with ``base``, their cases matched without the keys left out.
     ``names``: what sentences call the two; else their ids."""
-    rows = columns.compare([base, other], "run", left_out).rows
-    both = [row for row in rows if row.cells[1].ratio]
-    why_not = []
-    if base.run.device_name != other.run.device_name:
-        why_not.append(
-            f"the devices differ ({base.run.device_name} against {other.run.device_name}), so a difference "
-            "may be the hardware's"
-        )
-    if not both:
-        why_not.append(_unmatched(base, other, left_out))
-    sources = _sources(base, other, {(row.op, row.impl) for row in both})
-    alike = base.run.device_name == other.run.device_name  # else a control measures the hardware
-    control = [row.cells[1].ratio.median for row in both if alike and row.impl in sources["same"]]
-    answer = Answer(
-        why_not=tuple(why_not),
+    rows = [r for r in columns.compare([base, other], "run", left_out).rows if r.cells[1].ratio]
+    equal = [row for row in rows if row.cells[1].verdict]
+    sources = _sources(base, other, {(row.op, row.impl) for row in equal or rows})
+    checked = [row.cells[1].ratio.median for row in equal if row.impl in sources["same"]]
+    return Answer(
+        why_not=tuple(_why_not(base, other, left_out, rows, sources["edited"])),
         **{name: tuple(map(short, impls)) for name, impls in sources.items()},
-        cautions=(),
-        control=_spread(control),
+        cautions=tuple(differences(base, other, names)),
+        control=control(checked),
+        part=_part(rows) if equal else "",
     )
-    cautions = (*_drift(answer), *differences(base, other, left_out, names))
-    return Answer(**(vars(answer) | {"cautions": cautions}))
 
 
-def differences(
-    base: Source, other: Source, left_out: Collection[str] = (), names: Collection[str] = ()
+def groups(
+    sources: Sequence[Source], answers: Sequence[Answer], left_out: Collection[str] = ()
+) -> list[list[int]]:
+    """Which of the runs may be compared with one another, by their places: the base with those that
+    ``answers`` (of the others, over the base) allow, and the rest in the same way."""
+    found = [[0, *(n for n, one in enumerate(answers, 1) if one.yes)]]
+    rest = [n for n in range(1, len(sources)) if n not in found[0]]
+    while rest:
+        first, *others = rest
+        found.append([first, *(n for n in others if judge(sources[first], sources[n], left_out).yes)])
+        rest = [n for n in others if n not in found[-1]]
+    return found
+
+
+def _why_not(
+    base: Source, other: Source, left_out: Collection[str], rows: list[Row], edited: list[str]
 ) -> list[str]:
+    """Why no row has a verdict on code; empty where one has."""
+    found = []
+    if base.run.device_name != other.run.device_name:
+        code = f" or that of the code of {_named(tuple(map(short, edited)))}" if edited else ""
+        found.append(
+            f"the devices differ ({base.run.device_name} against {other.run.device_name}), so a difference "
+            f"may be the hardware's{code}"
+        )
+    if not rows:
+        found.append(_unmatched(base, other, left_out))
+    elif all(row.cells[1].unlike and row.cells[1].unlike.workload for row in rows):
+        found.append(f"{_workloads(rows)}, so a ratio of their times is no speed-up")
+    return found
+
+
+def _part(rows: list[Row]) -> str:
+    """ "Yes in 7 of 47 rows; no in 40: the workloads differ (heads 12 against 8)."; "" where all have one
+    workload."""
+    unlike = [row for row in rows if row.cells[1].unlike]
+    if not unlike:
+        return ""
+    counts = f"Yes in {len(rows) - len(unlike):,} of {len(rows):,} rows; no in {len(unlike):,}"
+    return f"{counts}: {_workloads(unlike)}."
+
+
+def _workloads(rows: list[Row]) -> str:
+    differ = workloads.together(row.cells[1].unlike for row in rows).workload
+    return f"the workloads differ ({'; '.join(f'{key} {a} against {b}' for key, a, b in differ)})"
+
+
+def differences(base: Source, other: Source, names: Collection[str] = ()) -> list[str]:
     """What differs about how two runs were measured, besides device and sources: one sentence each."""
     left, right = base.run, other.run
     found = _units(base, other)
@@ -108,8 +149,6 @@ def differences(
         found += _differ(name, left.environment.get(key), right.environment.get(key))
     for key, name in _SETTINGS.items():
         found += _differ(name, left.spec.get(key), right.spec.get(key))
-    for key in left_out:
-        found += _differ(f"{key} (left out)", *(_values(s, key) for s in (base, other)))
     found += _clocks(base, other)
     for source, name in zip((base, other), names or (left.id, right.id), strict=True):
         run = source.run
@@ -140,19 +179,11 @@ def _marked(source: Source, name: str) -> list[str]:
 
 def _sources(base: Source, other: Source, measured: set[tuple[str, str]]) -> dict[str, list[str]]:
     """Implementations that both runs timed, by what is known of their sources."""
-    libraries = [[s.run.environment.get(key) for key in _LIBRARIES] for s in (base, other)]
-    peers = "unknown" if not libraries[0][0] or not libraries[1][0] else "same"
-    peers = "edited" if peers == "same" and libraries[0] != libraries[1] else peers
     before, now = _hashes(base.records), _hashes(other.records)
     found: dict[str, list[str]] = {"same": [], "edited": [], "unknown": []}
     for op, impl in sorted(measured):
-        a, b = before.get((op, impl)), now.get((op, impl))
-        if a is None and b is None:
-            kind = "unknown" if ".py:" in impl else peers
-        elif a is None or b is None:
-            kind = "unknown"
-        else:
-            kind = "same" if same_code.same(op, impl, a, b) else "edited"
+        sides = (base.run, before.get((op, impl))), (other.run, now.get((op, impl)))
+        kind = source_code.compared(op, impl, *sides)
         if impl not in found[kind]:
             found[kind].append(impl)
     for kind in ("same", "unknown"):  # of several operators one edited source is enough
@@ -162,24 +193,12 @@ def _sources(base: Source, other: Source, measured: set[tuple[str, str]]) -> dic
 
 def _unmatched(base: Source, other: Source, left_out: Collection[str]) -> str:
     """Why no time can be compared, and what to leave out so that some can."""
-    helps = list(columns.helpful([base, other], left_out).items())[:1]
-    hint = "".join(f"; leave out “{key}” to match {n}" for key, n in helps)
+    hint = ""
+    for key, (ratios, verdicts) in list(columns.helpful([base, other], left_out).items())[:1]:
+        hint = f"; leave out “{key}” to match {ratios:,}"
+        if not verdicts:
+            hint = f"; {ratios:,} match with “{key}” left out, but they are other workloads: no verdict"
     return f"the two runs have no case in common that both timed{hint}"
-
-
-def _spread(ratios: list[float]) -> tuple[float, float, int] | None:
-    apart = [max(r, 1 / r) - 1 for r in ratios]
-    return (statistics.median(apart), max(apart), len(apart)) if apart else None
-
-
-def _drift(answer: Answer) -> list[str]:
-    """What implementations of the same source, which should not differ, say about the conditions."""
-    if not answer.control or answer.control[0] <= _DRIFT:
-        return []
-    return [
-        f"implementations with the same source differ by {100 * answer.control[0]:.2g} % in the median: "
-        "smaller differences of the others say nothing"
-    ]
 
 
 def _named(names: tuple[str, ...]) -> str:
@@ -202,14 +221,6 @@ def _units(base: Source, other: Source) -> list[str]:
     if a is None or b is None:
         return [f"perhaps another unit of {base.run.device_name}: which it was is recorded in one of them"]
     return [f"another unit of {base.run.device_name} ({a[:12]} against {b[:12]})"]
-
-
-def _values(source: Source, key: str) -> str | None:
-    """What a key that is left out is in a run."""
-    if key == "device":
-        return ", ".join(dict.fromkeys(r.device.partition(":")[0] for r in source.records)) or None
-    found = [r.dtype if key == "dtype" else str(r.case.get(key, "unknown")) for r in source.records]
-    return ", ".join(dict.fromkeys(found)) or None
 
 
 def _clocks(base: Source, other: Source) -> list[str]:

@@ -61,7 +61,7 @@ def when(created: float | None) -> str:
 
 def comparison(sources: Sequence[Source], answers: Sequence[Answer], found: Comparison) -> str:
     """Which runs, whether they may be compared, what each column says, and the table."""
-    from fusescope.charts.bench import pairs
+    from fusescope.charts.compared import differences, pairs, undecided
 
     lines = [
         f"{pairs.letter(n)} = {s.run.id}  {s.run.device_name}, {captions.when(s.run)}"
@@ -69,9 +69,13 @@ def comparison(sources: Sequence[Source], answers: Sequence[Answer], found: Comp
     ]
     for n, one in enumerate(answers, 1):
         lines += ["", f"May {pairs.letter(n)} be compared with A? {one.text}"]
+        lines += [one.control.text] if one.control and not one.control.failed else []
         lines += [f"! {caution}" for caution in one.cautions]
     names = pairs.names(found)
-    lines += ["", *(pairs.sentence(found, n, names) for n in range(1, len(names)))]
+    lines += [""]
+    for n in range(1, len(names)):
+        said = pairs.sentence(found, n, names), undecided.sentence(found, n)
+        lines += filter(None, (*said, differences.sentence(found, n, names)))
     data = pairs.table(found, names)
     rows = [[_cell(value) for value in row] for row in data.itertuples(index=False, name=None)]
     numeric = ["r" if data[c].dtype.kind == "f" else "l" for c in data.columns]
@@ -94,6 +98,7 @@ def comparison_data(
                 "same": list(one.same),
                 "edited": list(one.edited),
                 "unknown": list(one.unknown),
+                "check": one.control.text if one.control else None,
                 "cautions": list(one.cautions),
             }
             for source, one in zip(sources[1:], answers, strict=True)
@@ -119,7 +124,8 @@ def _json(cell: Cell) -> dict[str, Any]:
         "ratio": ratio.median if ratio else None,
         "low": ratio.low if ratio else None,
         "high": ratio.high if ratio else None,
-        "verdict": ratio.verdict if ratio else None,
+        "verdict": cell.verdict.verdict if cell.verdict else None,
+        "no_verdict": cell.unlike.text if cell.unlike else None,
         "source_hash": cell.record.source_hash if cell.record else None,
     }
 

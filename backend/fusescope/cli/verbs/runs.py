@@ -134,7 +134,8 @@ def compare(args, out) -> int:
     ids = [_find(name).name for name in (args.base, *args.run)]
     sources = [columns.Source(*found) for found in store_compare.read(ids)]
     answers = [conditions.judge(sources[0], other, args.leave_out) for other in sources[1:]]
-    found = columns.compare(sources, args.by, args.leave_out, args.columns)
+    left_open = {s.run.id: one.left_open for s, one in zip(sources[1:], answers, strict=True)}
+    found = columns.compare(sources, args.by, args.leave_out, args.columns, left_open)
     if len(found.columns) < 2:
         raise ValueError("runs compare takes two runs or more, or columns of one run by another --by")
     data = run_text.comparison_data(sources, answers, found)

@@ -163,12 +163,14 @@ def _row(found: Found) -> dict:
 
 
 def _words(run: Run) -> str:
-    """What a search looks through: names, notes, device, settings, and the values of the cases. Sequences of
-    unequal length are "varlen", whatever the parameter says of them."""
+    """What a search looks through: names, notes, device, settings, and the values of the cases, with how many
+    masks there are. Sequences of unequal length are "varlen", whatever the parameter says of them."""
     cases = [dict(case) for case in run.spec.get("cases") or ()]
     text = [run.id, run.title, run.notes, *run.tags, run.status, run.reason or "", run.device_name, run.kind]
     text += [str(run.spec.get(k, "")) for k in ("op", "model", "impl", "impls", "mask", "dtype", "device")]
     text += dict.fromkeys(f"{key}={value}" for case in cases for key, value in case.items())
     if any(case.get("lengths") not in (None, "fixed", "full") for case in cases):
         text.append("varlen")
+    if len(masks := {str(case["mask"]) for case in cases if case.get("mask")}) > 1:
+        text.append(f"{len(masks)} masks")
     return " ".join(text)[:_WORDS].lower()

@@ -13,13 +13,14 @@ import plotly.graph_objects as go
 from fusescope.analysis.compare.columns import MISSING, SEVERAL, Cell, Comparison, Row
 from fusescope.charts import axes, captions, numbers, template, verdicts
 from fusescope.charts.bench.speedup import STATUS_WORDS
-from fusescope.charts.colours import colour, short
+from fusescope.charts.colours import short
+from fusescope.charts.compared import differences
 from fusescope.core import same_code
 from fusescope.core.records import Speedup
 from fusescope.core.schema.cases import varying_values, whole
 from fusescope.core.verdict import VERDICTS, words
 
-_AXIS = 46  # pixels of the axis on top with its title
+_AXIS, _TITLE = 46, 16  # pixels of the axis on top with its title, and of one more line of that
 _MOST = 40
 """Bars drawn; the table below the chart holds every row."""
 _ROW, _ABOVE = 46, 18  # pixels: a bar with the line above it, and from the middle of the one to the other
@@ -30,57 +31,69 @@ _STATES = STATUS_WORDS | {MISSING: "not measured", SEVERAL: "several cases"}
 
 
 def bars(
-    comparison: Comparison, letters: Sequence[str], subtitle: str = "", theme: str = "light"
+    comparison: Comparison,
+    letters: Sequence[str],
+    subtitle: str = "",
+    theme: str = "light",
+    unlike: bool = False,
 ) -> go.Figure:
     """Speed-ups over the base column, what changed most on top; ``letters`` name the columns, the base first.
-    Bars have their implementation's colour, whichever column they are of."""
+    Bars have the colour of their verdict. ``unlike``: instead the ratios that are no verdict, of other
+    devices or workloads, hatched and without a colour."""
+    part = "difference" if unlike else "verdict"
     all_bars = [
         (row, name, column)
         for row, name in zip(comparison.rows, labels(comparison, True), strict=True)
         for column in range(1, len(comparison.columns))
-        if row.cells[column].ratio
+        if getattr(row.cells[column], part)
     ]
     known = all_bars[:_MOST]
     if not known:
         return template.empty(
             f"No implementation has a time for the same case in {letters[0]} and another.", theme
         )
-    if keys := list(_changing(comparison)):
-        subtitle = template.join(subtitle, f"rows by {', '.join(keys)}")
     if len(all_bars) > _MOST:
-        subtitle = template.join(subtitle, f"the first {_MOST} of {len(all_bars)} bars")
-    tags = [f" · {letters[column]}" if len(letters) > 2 else "" for _, _, column in known]
+        order = "largest first" if unlike else "proven and largest first"
+        most = f"{_MOST} of {len(all_bars):,} bars, {order}; table has all"
+        subtitle = "<br>".join(part for part in (subtitle, most) if part)
+    tags = [
+        f" · {letters[column]}" * (len(letters) > 2)
+        + " · source differs" * (unlike and differences.source(row, column) == "edited")
+        for row, _, column in known
+    ]
     alone = any(len(name + tag) > _LABEL for (_, name, _), tag in zip(known, tags, strict=True))
     most, line = (_ALONE, _LINE) if alone else (_LABEL, 0)
     ink = template.THEMES[theme]["ink"]
-    title = (
-        f"Speed-up over {letters[0]}" if len(letters) > 2 else f"Speed-up of {letters[1]} over {letters[0]}"
-    )
+    if unlike:
+        title = f"Times beside {letters[0]}: no verdict on code"
+    else:
+        own = "" if len(letters) > 2 else f" of {letters[1]}"
+        title = f"Speed-up{own} over {letters[0]}"
     fig = template.figure(title, subtitle, theme, height=130 + (_ROW + line) * len(known))
     named, places = {}, list(range(len(known)))[::-1]
     for y, (row, name, column), tag in zip(places, known, tags, strict=True):
         cell, base, found = row.cells[column], row.cells[0], row.cells[column].ratio
-        impl = row.impl or cell.record.impl
+        said = differences.words(cell, letters[0], letters[column]) if unlike else headline(found)
         axes.ratio_bar(
             fig,
             y,
             found.median,
             (found.low, found.high),
             ink,
-            marker=dict(color=colour(impl)),
-            opacity=_FAINT if found.verdict == "inconclusive" else 1.0,
+            **_look(None if unlike else found.verdict, theme),
             hovertemplate=f"<b>{name}</b><br>{letters[0]} {numbers.time(base.time.median)}, "
-            f"{letters[column]} {numbers.time(cell.time.median)}<br>{headline(found)}"
-            f"<br>{captions.mode(row.mode)}<extra></extra>",
+            f"{letters[column]} {numbers.time(cell.time.median)}<br>{said}"
+            f"<br>{cell.unlike.text + '<br>' if unlike else ''}{captions.mode(row.mode)}<extra></extra>",
         )
         text = name if len(name + tag) <= most else name[: most - len(tag) - 1] + "…"
-        strong = f"<b>{headline(found)}</b>" if verdicts.decided(found.verdict) else headline(found)
+        strong = f"<b>{said}</b>" if not unlike and verdicts.decided(found.verdict) else said
         named[y] = (f"{text}{tag}", strong)
+    axis = _axis(comparison, letters)
     ratios = [row.cells[column].ratio for row, _, column in known]
     ends = [x for r in ratios if not verdicts.unknown(r.low, r.high) for x in (r.low, r.high)]
     fig.update_xaxes(  # on top: many bars end below the screen's edge
         **axes.ratio([r.median for r in ratios], ends),
-        title_text=f"time of {letters[0]} over time (log)",
+        title_text=axis,
         side="top",
         title_standoff=6,
     )
@@ -92,8 +105,32 @@ def bars(
         axes.row_labels(fig, {y: (left, "") for y, (left, _) in named.items()}, above + line, theme)
         named = {y: ("", right) for y, (_, right) in named.items()}
     axes.row_labels(fig, named, above, theme)
-    fig.update_layout(margin=dict(l=8, r=12, t=fig.layout.margin.t + _AXIS, b=10))
+    above = _AXIS + _TITLE * axis.count("<br>")
+    fig.update_layout(
+        margin=dict(l=8, r=12, t=fig.layout.margin.t + above, b=10), height=fig.layout.height + above - _AXIS
+    )
     return fig
+
+
+def _axis(comparison: Comparison, letters: Sequence[str]) -> str:
+    """The title of the axis: what the names of the rows are made of, then what the bars are."""
+    parts = ["implementation"] if comparison.by != "implementation" else []
+    parts += _changing(comparison)
+    parts += [comparison.by] if len(letters) > 2 and comparison.by != "run" else []
+    over = f"time of {letters[0]} over time{'' if len(letters) > 2 else f' of {letters[1]}'} (log)"
+    return "<br>".join([template.wrapped(f"rows: {', '.join(parts)}")] * bool(parts) + [over])
+
+
+def _look(verdict: str | None, theme: str) -> dict:
+    """A bar's colour: that of its verdict; grey where it has none, hatched where it is none (None)."""
+    muted = template.THEMES[theme]["line"]
+    if verdict is None:
+        hatched = dict(shape="/", fgcolor=muted, bgcolor="rgba(0,0,0,0)", size=6)
+        return dict(marker=dict(color=muted, pattern=hatched, line=dict(color=muted, width=1)))
+    colours = {"faster": template.FASTER, "slower": template.SLOWER}
+    return dict(
+        marker=dict(color=colours.get(verdict, muted)), opacity=_FAINT if verdict == "inconclusive" else 1.0
+    )
 
 
 def letter(number: int) -> str:
@@ -116,9 +153,12 @@ def headline(found: Speedup) -> str:
 
 
 def sentence(comparison: Comparison, column: int, letters: Sequence[str]) -> str:
-    """What a column says against the base: "B against A: faster in 3, slower in 1 of 14 rows; …"."""
+    """What a column says against the base: "B against A: faster in 3, slower in 1 of 14 rows; …"; "" where
+    other devices or workloads leave no verdict (``differences.sentence``)."""
     ratios = comparison.ratios(column)
     own, base = letters[column], letters[0]
+    if not ratios and comparison.differences(column):
+        return ""
     if not ratios:
         return f"{own} has no time that can be compared with {base}."
     called = dict(zip(map(id, comparison.rows), labels(comparison), strict=True))
@@ -178,11 +218,14 @@ def table(comparison: Comparison, letters: Sequence[str]) -> pd.DataFrame:
     found["case"] = [text or "the case" for text in cases(comparison)]
     later = list(enumerate(letters))[1:]
     for n, letter in later:
-        ratios = [row.cells[n].ratio for row in rows]
+        ratios = [row.cells[n].verdict for row in rows]
         found[f"{letter}: verdict"] = [_verdict(row, n) for row in rows]
         found[f"{letter}: speed-up (×)"] = [r and r.median for r in ratios]
         found[f"{letter}: low (×)"] = [r and r.low for r in ratios]
         found[f"{letter}: high (×)"] = [r and r.high for r in ratios]
+        if comparison.differences(n):
+            unlike = [row.cells[n].difference for row in rows]
+            found[f"{letter}: time over {letters[0]}'s (×)"] = [r and 1 / r.median for r in unlike]
     for n, letter in enumerate(letters):
         found[f"{letter} ({unit})"] = [
             c.time and c.time.median * factor for c in (row.cells[n] for row in rows)
@@ -200,11 +243,14 @@ def tidy(comparison: Comparison) -> pd.DataFrame:
     lines = []
     for row in comparison.rows:
         for name, cell in zip(comparison.columns, row.cells, strict=True):
+            d = differences.times(cell)
             line = {"op": row.op, "impl": row.impl, **row.case, "dtype": row.dtype, "device": row.device}
             line |= {comparison.by: name, "run": cell.run.id if cell.run else None, "mode": row.mode}
             line |= {"status": cell.status}
             line |= {f"{k}_ms": cell.time and getattr(cell.time, k) for k in ("median", "low", "high")}
-            line |= {k: cell.ratio and getattr(cell.ratio, n) for k, n in _RATIO.items()}
+            line |= {k: cell.verdict and getattr(cell.verdict, n) for k, n in _RATIO.items()}
+            line |= {f"time_over_base{end}": d and d[n] for n, end in enumerate(("", "_low", "_high"))}
+            line |= {"no_verdict": cell.unlike and cell.unlike.text}
             lines.append(line | {"source_hash": cell.record and cell.record.source_hash})
     return pd.DataFrame(lines)
 
@@ -219,6 +265,10 @@ def why(comparison: Comparison, letters: Sequence[str], row: int, column: str) -
     own = cells[letters.index(letter)] if letter in letters else cells[0]
     if column.endswith("machine code"):
         return "the source of one of them is not recorded: a peer, or no result"
+    if own.unlike:
+        return f"no verdict: {own.unlike.text}"
+    if "time over" in column:
+        return "one workload on one device: the speed-up says it"
     for name, cell in ((letter, own), (letters[0], cells[0])):
         if cell.status == SEVERAL:
             return f"several cases of one run match here in {name}: leave fewer keys out"
@@ -233,6 +283,8 @@ def _parts(row: Row) -> dict:
 
 def _verdict(row: Row, column: int) -> str:
     cell = row.cells[column]
+    if cell.unlike:
+        return f"no verdict: {' and '.join(differences.kinds(cell.unlike))}"
     if cell.ratio:
         return cell.ratio.words
     return _STATES[cell.status] if cell.status != "ok" else "not compared"

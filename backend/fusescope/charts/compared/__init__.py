@@ -1,0 +1,1 @@
+"""Runs against the first of them: bars, tables and sentences."""
