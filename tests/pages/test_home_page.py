@@ -3,7 +3,7 @@
 import folders
 import pytest
 import synthetic
-from drawn_page import calm, query, said
+from drawn_page import calm, query, said, widget
 
 from fusescope import ops
 from fusescope.core.machine import environment
@@ -164,3 +164,17 @@ def test_a_comparison_on_the_processor_leaves_the_front_page_as_it_was(draw, pro
     at = draw("app")
     assert at.selectbox(key="app/on").value == H200
     assert here in at.selectbox(key="app/on").options[0]
+
+
+@pytest.mark.slow
+def test_the_device_follows_to_where_an_operator_was_measured_until_one_is_chosen(draw, recorded):
+    """RMSNorm is recorded on an H100 alone: on the H200 that Home begins with it was "not recorded"."""
+    at = draw("app")
+    assert widget(at.selectbox, "device").value == H200
+    calm(widget(at.selectbox, "What is fastest for").set_value("rmsnorm_residual").run())
+    assert widget(at.selectbox, "device").value == H100 and "on" not in query(at)
+    calm(widget(at.selectbox, "What is fastest for").set_value("bert-base").run())
+    assert widget(at.selectbox, "device").value == H200
+    calm(widget(at.selectbox, "device").set_value(H100).run())
+    calm(widget(at.selectbox, "What is fastest for").set_value("attention").run())
+    assert widget(at.selectbox, "device").value == H100 == query(at)["on"]

@@ -15,6 +15,7 @@ from fusescope.store.answers import Question
 from pages._ui.app import device, url
 from pages._ui.forms import fields
 from pages._ui.home import operators
+from pages._ui.widgets import told
 from pages._ui.widgets.text import device_text
 
 ATTENTION = "attention"
@@ -66,7 +67,7 @@ def draw(state: url.State) -> Asked:
     case = {"batch": batch, "seq": seq} | sizes
     usual = "causal" if about != ATTENTION and models.kind(about) == "decoder" else "full"
     case["mask"] = _pick(row, state, f"mask-{usual}", "mask", masks.names(), usual, 135, _spaced)
-    dtype, name = _where(state, row, DTYPES)
+    dtype, name = _where(state, row, DTYPES, ATTENTION if about == ATTENTION else models.op(about))
     model = None if about == ATTENTION else _of_model(about, case, lengths, phase, dtype, name)
     if phase == "decode":
         attention = _of_decoding(case, lengths, dtype, name)
@@ -75,16 +76,20 @@ def draw(state: url.State) -> Asked:
     return Asked(about, dtype, name, attention, model)
 
 
-def _where(state: url.State, row, dtypes: Sequence[str]) -> tuple[str, str]:
-    """dtype and device."""
+def _where(state: url.State, row, dtypes: Sequence[str], op: str) -> tuple[str, str]:
+    """dtype and device; until another one is chosen, the device is one on which ``op`` was measured."""
     dtype = _pick(row, state, "dtype", "dtype", dtypes, "float16" if "float16" in dtypes else dtypes[0], 110)
     known = devices()
-    return dtype, _pick(row, state, "on", "device", known, _usual(known), 160, _brief)
+    key, before, usual = state.key("on"), state.key("on/usual"), _usual(known, op)
+    if key in st.session_state and st.session_state[key] == st.session_state.get(before):
+        told.tell(key, usual)
+    st.session_state[before] = usual
+    return dtype, _pick(row, state, "on", "device", known, usual, 160, _brief)
 
 
 def _of_operator(state: url.State, op: str, row) -> Asked:
     case = operators.case(state, op, row)
-    dtype, name = _where(state, row, operators.dtypes(op))
+    dtype, name = _where(state, row, operators.dtypes(op), op)
     return Asked(op, dtype, name, operator=Question(op, case, dtype, name))
 
 
@@ -96,14 +101,15 @@ _LENGTHS_HELP = (
 def devices() -> list[str]:
     """Names of the devices with a comparison, this machine's chosen one first."""
     here = str(device.facts(device.current()).get("device_name") or device.current())
-    return list(dict.fromkeys([here, *_measured_on()]))
+    return list(dict.fromkeys([here, *(name for _, name in _measured())]))
 
 
 @st.cache_data(ttl=20, show_spinner=False)
-def _measured_on() -> list[str]:
-    """Devices of the runs there are, this machine's or not: reading them all takes as long as a chart."""
-    found = (r.device_name for kind in ("bench", "model") for r in library.runs(kind=kind, limit=200)[0])
-    return list(dict.fromkeys(found))
+def _measured() -> list[tuple[str, str]]:
+    """(operator, device) of the runs there are, this machine's or not: reading them all takes as long as a
+    chart."""
+    runs = (run for kind in ("bench", "model") for run in library.runs(kind=kind, limit=200)[0])
+    return list(dict.fromkeys((str(run.spec.get("op")), run.device_name) for run in runs))
 
 
 def _length(about: str) -> tuple[int, str]:
@@ -114,11 +120,14 @@ def _length(about: str) -> tuple[int, str]:
     return next(p.default for p in models.parameters(about) if p.name == "seq"), about
 
 
-def _usual(known: list[str]) -> str:
-    """The GPU of this machine where anything was measured on one like it. A processor's few results say
-    little about attention, and would hide what a visitor comes for."""
-    measured = device.is_gpu() and known[0] in _measured_on()
-    return known[0] if measured or _PREFERRED not in known else _PREFERRED
+def _usual(known: list[str], op: str) -> str:
+    """The GPU of this machine where anything was measured on one like it; else the preferred one, or another
+    on which ``op`` was measured. A processor's few results say little about attention, and would hide what a
+    visitor comes for."""
+    if (device.is_gpu() and any(name == known[0] for _, name in _measured())) or _PREFERRED not in known:
+        return known[0]
+    found = [name for measured, name in _measured() if measured == op and name != known[0]]
+    return _PREFERRED if _PREFERRED in found or not found else found[0]
 
 
 def _of_attention(case: Mapping[str, Any], lengths: str, dtype: str, name: str) -> Question:
