@@ -94,7 +94,8 @@ def against(
 
     The paired ratio where the reference is the baseline of the run; else the ratio of the medians. A
     difference that is not proven is no speed-up: "v5_parts has the lowest time, 203 µs, but is inconclusive
-    (too noisy) against sdpa (264 µs)". Where two peers lead, our first kernel is named behind them.
+    (too noisy) against sdpa (264 µs)". Where two peers lead, our first kernel is named behind them; where two
+    of ours do, the fastest peer.
     more: what stands behind a time, as ", 167 tokens/s".
     """
     time = lambda record: numbers.time(compared_time(record).median) + more(record)  # noqa: E731
@@ -127,6 +128,9 @@ def against(
     named = [("next", rest[0])] if rest else []
     if ours and ours not in (*said, *rest[:1]) and ours.impl != reference:
         named.append(("our fastest", ours))
+    peer = next((r for r in rows if kind(r.impl) == "peer"), None)
+    if first is not peer and kind(first.impl) == "ours" and peer and peer not in (*said, *rest[:1], known):
+        named.append(("fastest peer", peer))
     if _quantised(first) and (whole := next((r for r in rows if not _quantised(r)), None)):
         named = [("without quantisation", whole), *(pair for pair in named if pair[1] is not whole)]
     return text + "".join(f"; {word} {short(r.impl)}, {time(r)}" for word, r in named)

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from fusescope import models, ops
+from fusescope import masks, models, ops
 from fusescope.analysis import hardware, roofline
-from fusescope.charts import captions, numbers, sentences
+from fusescope.analysis.compare.leaders import ranked
+from fusescope.charts import captions, numbers, sentences, verdicts
 from fusescope.core.records import Record
 from fusescope.masks import layout
 from fusescope.store import library
@@ -35,7 +36,7 @@ def draw(asked: Asked) -> None:
 
 
 def _line(question: Question, name: str) -> None:
-    found = nearest.find(question)
+    found, name = nearest.find(question), name + _window(question)
     if found is None:
         st.markdown(f"**{name}: not recorded.** {_bound(question)}")
         _links(question)
@@ -46,13 +47,23 @@ def _line(question: Question, name: str) -> None:
     answer = sentences.against(rows, baseline, reference, _rate)
     where = f"{device_text(found.device_name)} · {captions.when(run_data.read(found.run))}"
     if not found.differs:
-        st.markdown(f"**{name}: {md(answer)}**")
+        st.markdown(f"**{name}: {md(answer)}**{md(_share(found, rows))}")
         if question.op.startswith("model:"):
             st.caption(_bound(question))
     else:
         st.markdown(f"**{name}: not recorded.** {_bound(question)}")
-        st.markdown(f"Nearest recorded ({nearest.differences(found)}): {md(answer)}")
+        st.markdown(f"Nearest recorded ({nearest.differences(found)}): {md(answer + _share(found, rows))}")
     _links(question, found, where, reference)
+
+
+def _window(question: Question) -> str:
+    """ " under sliding_window:left=128,right=128": a mask's name alone does not say how wide it is."""
+    text = str(question.case.get("mask", "full"))
+    if text in ("full", "causal"):
+        return ""
+    mask = masks.parse(text)
+    whole = mask.resolved(int(question.case["seq"])) if "seq" in question.case else text
+    return f" under {md(str(whole))}"
 
 
 def _rows(found: Found) -> list[Record]:
@@ -77,21 +88,23 @@ def _per_second(ms: float, batch: int) -> str:
 
 
 def _bound(question: Question) -> str:
-    """What nothing can beat on that device: minimum traffic and arithmetic at its ceilings."""
+    """What a call takes at least at the device's ceilings: minimum traffic and arithmetic. Measured ones are
+    rates of copies and products: an implementation that only reads may be some percent below."""
     ceilings, source = _ceilings(question.device_name, question.dtype)
     if ceilings is None:
         return ""
     if not layout.countable(question.case):
         return "No bound: counting this mask at this length takes minutes."
     try:
-        flop, moved = cached_chart.once(("bound", repr(question)), lambda: _work(question))
+        flop, moved, peaks = cached_chart.once(("bound", repr(question)), lambda: _work(question))
     except ValueError as error:
         return f"It cannot be run: {md(str(error))}."
-    least, batch = roofline.least_ms(flop, moved, ceilings), question.case.get("batch")
+    least, batch = roofline.least_ms(flop / peaks, moved, ceilings), question.case.get("batch")
     eight = None
     if _takes_8_bits(question):  # by modes that read fewer bytes
         key = ("bound", "8 bits", repr(question))
-        eight = roofline.least_ms(*cached_chart.once(key, lambda: _work(question, _EIGHT_BITS)), ceilings)
+        fewer = cached_chart.once(key, lambda: _work(question, _EIGHT_BITS))
+        eight = roofline.least_ms(*fewer[:2], ceilings)
     times = {f" with {question.dtype} weights": least, " with 8-bit ones": eight}
     if eight is None or eight >= least:
         times = {"": least}
@@ -101,10 +114,23 @@ def _bound(question: Question) -> str:
         rate = f"At batch {batch} at most {', '.join(rates)}. "
     bounds = ", ".join(f"{numbers.time(ms)}{weights}" for weights, ms in times.items())
     return (
-        f"{rate}No implementation can take less than {bounds}: {numbers.size(moved)} of "
+        f"{rate}At these rates it takes at least {bounds}: {numbers.size(moved)} of "
         f"minimum traffic at {numbers.three(ceilings.bandwidth_gbps / 1e3)} TB/s, "
-        f"{numbers.three(flop / 1e9)} GFLOP at {numbers.three(ceilings.tflops)} TFLOP/s ({source})."
+        f"{numbers.three(flop / 1e9)} GFLOP at {numbers.three(peaks * ceilings.tflops)} TFLOP/s ({source})."
     )
+
+
+def _share(found: Found, rows: list[Record]) -> str:
+    """ "; 94.1 % of the speed that the rates of the device allow" of an operator's fastest time; "" where its
+    case is too large to be counted."""
+    question = Question(rows[0].op, found.case, found.dtype, found.device_name)
+    first, ceilings = next(iter(ranked(rows)), None), _ceilings(found.device_name, found.dtype)[0]
+    if not (first and ceilings and layout.countable(found.case)) or question.op.startswith("model:"):
+        return ""
+    flop, moved, peaks = cached_chart.once(("bound", repr(question)), lambda: _work(question))
+    least = roofline.least_ms(flop / peaks, moved, ceilings)
+    share = numbers.percent(least / verdicts.compared_time(first).median)
+    return f"; {share} of the speed that the rates of the device allow"
 
 
 def _takes_8_bits(question: Question) -> bool:
@@ -115,15 +141,16 @@ def _takes_8_bits(question: Question) -> bool:
     return any(mode.name == f"fused-{_EIGHT_BITS}" and mode.reason is None for mode in found)
 
 
-def _work(question: Question, quantised: str | None = None) -> tuple[float, float]:
-    """(FLOP, minimum bytes) of one call; ValueError where there is no such case."""
+def _work(question: Question, quantised: str | None = None) -> tuple[float, float, float]:
+    """(FLOP, minimum bytes, how many times the dtype's arithmetic peak it may reach) of one call; ValueError
+    where there is no such case."""
     if question.op.startswith("model:"):
         name = models.named(question.op)
         cost = models.cost(name, models.validate(name, question.case), question.dtype, quantised)
     else:
         operator = ops.load(question.op)
         cost = operator.cost(operator.validate(dict(question.case)), question.dtype)
-    return cost.flop_effective, cost.bytes
+    return cost.flop_effective, cost.bytes, cost.peaks
 
 
 def _ceilings(name: str | None, dtype: str | None) -> tuple[roofline.Ceiling | None, str]:

@@ -57,7 +57,7 @@ def draw(state: url.State) -> Asked:
         row, state, "lengths", "lengths", list(_LENGTHS), _FULL, 160, _LENGTHS.get, help=_LENGTHS_HELP
     )
     if about == ATTENTION:
-        heads = _pick(row, state, "heads", "heads × size", list(_HEADS), "12 × 64", 115)
+        heads = _pick(row, state, "heads", "heads × size", list(_HEADS), "12 × 64", 105)
         sizes = dict(zip(("heads", "head_dim"), _HEADS[heads], strict=True))
     else:
         config = models.config(about)
@@ -66,7 +66,7 @@ def draw(state: url.State) -> Asked:
             sizes["kv_heads"] = config.kv_heads
     case = {"batch": batch, "seq": seq} | sizes
     usual = "causal" if about != ATTENTION and models.kind(about) == "decoder" else "full"
-    case["mask"] = _pick(row, state, f"mask-{usual}", "mask", masks.names(), usual, 135, _spaced)
+    case["mask"] = _pick(row, state, f"mask-{usual}", "mask", masks.names(), usual, 145, _spaced)
     dtype, name = _where(state, row, DTYPES, ATTENTION if about == ATTENTION else models.op(about))
     model = None if about == ATTENTION else _of_model(about, case, lengths, phase, dtype, name)
     if phase == "decode":

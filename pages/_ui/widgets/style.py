@@ -35,8 +35,7 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
     text-overflow: ellipsis; }
 [data-testid="stToastContainer"] { top: auto; bottom: 1rem; }
 .fs-slot { height: 2.7em; overflow: hidden; }
-.st-key-own [data-testid="stToastContainer"] { top: auto; bottom: 1rem; }
-.fs-slot { height: 1.35em; }
+.st-key-own .fs-slot { height: 1.35em; }
 .fs-right { text-align: right; }
 .fs-code { font-family: monospace; font-size: .84rem; white-space: pre-wrap; overflow-wrap: anywhere;
     user-select: all; margin: 0; padding: .6rem .8rem; border-radius: .5rem;
@@ -95,8 +94,7 @@ kbd { color: inherit !important; opacity: 1 !important; }
     .stColumn:has([class*="st-key-wide-chart"]) ~ .stColumn { min-width: 100%; }
 }
 @media (max-width: 640px) {
-    .st-key-own [data-testid="stToastContainer"] { top: auto; bottom: 1rem; }
-.fs-slot { height: 2.7em; }
+    .st-key-own .fs-slot { height: 2.7em; }
     .stMainBlockContainer { padding: 3.6rem 1rem 3rem 1rem; }
     .stHorizontalBlock:has(> .stColumn .st-key-form) { flex-wrap: wrap; }
     .stColumn:has(.st-key-form), .stColumn:has(.st-key-result) { min-width: 100%; }

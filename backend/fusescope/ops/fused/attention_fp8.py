@@ -18,7 +18,7 @@ from fusescope.ops.fused.attention import PEERS as _DENSE_PEERS
 __all__ = ["attention_fp8"]
 
 NAME = "attention_fp8"
-TITLE = "Attention, e4m3 operands"
+TITLE = "Attention, fp8 (e4m3)"
 SUMMARY = (
     "out = softmax(q kᵀ / √D, where the mask keeps) v, forward, per head: q, k, v and the weights in e4m3, "
     "with scales."
