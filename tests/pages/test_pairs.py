@@ -60,7 +60,7 @@ def test_another_device_is_a_difference_of_its_own_and_never_faster():
     assert pairs.sentence(found, 2, names) == "" and "faster in 1" in pairs.sentence(found, 1, names)
     said = differences.sentence(found, 2, names)
     assert said.startswith(
-        "C beside A, no verdict (other device: NVIDIA H200 against NVIDIA H100 80GB HBM3): H100"
+        "C compared with A, no verdict (other device: NVIDIA H200 against NVIDIA H100 80GB HBM3): H100"
     )
     assert "H100 takes 1.13× the time of H200 in the geometric mean of 2 rows with the same source" in said
     assert "H200 takes 1.25× the time of H100 and H100 takes 1.60× the time of H200" in said

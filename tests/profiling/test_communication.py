@@ -74,7 +74,7 @@ def test_the_gain_is_bounded_by_what_is_exposed_and_comes_before_graphs():
     hidden = step(compute=500_000, overlapped=480_000, exposed=20_000)
     assert not recommend(hidden[0], parts=hidden[1]), "2 % is little"
     summary, parts = step(compute=5, overlapped=5)
-    assert "kernels compute beside all of it" in "; ".join(verdict(summary, parts=parts).because)
+    assert "kernels compute during all of it" in "; ".join(verdict(summary, parts=parts).because)
 
 
 def test_without_communication_nothing_is_said_of_it():

@@ -56,7 +56,7 @@ def _of(
                 ms = _times(one)
                 if all(impl in ms for impl in impls):
                     return Measured(one.run, {impl: ms[impl] for impl in impls}, dict(one.differs))
-    except (RunError, TypeError, ValueError, AttributeError):  # no DuckDB, a torn run, a stranger's case
+    except (RunError, TypeError, ValueError, AttributeError):  # no DuckDB, a torn run, a case unknown here
         pass
     return None
 

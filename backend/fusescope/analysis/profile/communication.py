@@ -18,9 +18,9 @@ def text(of: DeviceTime) -> str:
     whole = max(1, sum(of.whole.values()))
     exposed = of.whole["exposed_ns"]
     hidden = (
-        "kernels compute beside all of it"
+        "kernels compute during all of it"
         if not exposed
-        else f"for {percent(exposed / whole)} of the time nothing computes beside it, waits for other ranks "
+        else f"for {percent(exposed / whole)} of the time nothing computes meanwhile, waits for other ranks "
         "included"
     )
     share = percent(of.communication_ns / max(1, of.kernel_ns))
@@ -62,8 +62,8 @@ def advice(of: DeviceTime, span: int, steps: int) -> list[Recommendation]:
     many = "1 call" if calls == 1 else f"{calls:,} calls"
     says = (
         f"{time(exposed)} of {time(of.communication_ns)} of communication run while no kernel computes{per} "
-        f"(most: {shortened(name, 60)}, {many}, {time(ns)}). Start it earlier, on a stream of its own beside "
-        "compute that does not need it; send larger buckets (DDP: bucket_cap_mb), fewer bytes (16-bit "
+        f"(most: {shortened(name, 60)}, {many}, {time(ns)}). Start it earlier, on a stream of its own, "
+        "during compute that does not need it; send larger buckets (DDP: bucket_cap_mb), fewer bytes (16-bit "
         "gradients, compression), or use faster links. Waits for slower ranks count as communication here: "
         "import the traces of all ranks to tell them apart."
     )

@@ -12,15 +12,15 @@ from fusescope.charts import captions, numbers, verdicts
 
 
 def sentence(comparison: Comparison, column: int, letters: Sequence[str]) -> str:
-    """What a column's ratios without a verdict say: "C beside A, no verdict (other device: …): H200 takes
-    1.04× the time of H100 in the geometric mean of 680 rows; …"; "" without one. Of two devices the rows
-    count whose source is the same, where there are some."""
+    """What a column's ratios without a verdict say: "C compared with A, no verdict (other device: …): H200
+    takes 1.04× the time of H100 in the geometric mean of 680 rows; …"; "" without one. Of two devices the
+    rows count whose source is the same, where there are some."""
     found = comparison.differences(column)
     if not found:
         return ""
     own, base = letters[column], letters[0]
     differ = workloads.together(cell.unlike for _, cell in found)
-    head = f"{own} beside {base}, no verdict ({differ.text}): "
+    head = f"{own} compared with {base}, no verdict ({differ.text}): "
     same = [pair for pair in found if source(pair[0], column) == "same"]
     apart = bool(differ.devices and same)
     counted = same if apart else found

@@ -65,7 +65,7 @@ def bars(
     most, line = (_ALONE, _LINE) if alone else (_LABEL, 0)
     ink = template.THEMES[theme]["ink"]
     if unlike:
-        title = f"Times beside {letters[0]}: no verdict on code"
+        title = f"Times compared with {letters[0]}: no verdict on code"
     else:
         own = "" if len(letters) > 2 else f" of {letters[1]}"
         title = f"Speed-up{own} over {letters[0]}"
