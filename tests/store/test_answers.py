@@ -82,6 +82,14 @@ def test_another_device_counts_more_than_any_size(shipped):
     assert {f.differs["device"][0] for f in found} == {"Some GPU"}
 
 
+def test_a_case_far_from_what_is_asked_comes_after_a_near_one_of_another_device(shipped):
+    """One row of 4096 × 4096 was answered by 128 rows of 768 × 2304, whose time was below its bound."""
+    asked = Question("linear", {"rows": 1, "inputs": 4096, "outputs": 4096}, "float16", H200)
+    (found,) = answers.find(asked, recorded=True)
+    assert found.case["rows"] == 1 and found.case["inputs"] == 4096
+    assert found.device_name == "NVIDIA H100 80GB HBM3" and "device" in found.differs
+
+
 def test_without_any_record_nothing_is_found(shipped):
     assert answers.find(Question("model:llama2-7b", {"batch": 1})) == []
 

@@ -13,8 +13,11 @@ from fusescope.store import library
 
 _FOLLOWS = {"seq_k": "seq", "kv_heads": "heads"}
 """Parameters that equal another one where nothing is said."""
-_FAR = {"device": 1000.0, "dtype": 40.0}
+_FAR = {"device": 1000.0, "dtype": 40.0, "sizes": 2000.0}
 """Distances of settings that no other setting makes up for, in doublings of a size."""
+_HELPFUL = 8.0
+"""Doublings of sizes, all together, up to which a case says something: beyond it comes after any that is
+nearer, on whatever device."""
 _OTHER_WORD, _OTHER_DETAIL = 20.0, 1.0
 _WEIGHT = {"head_dim": 3.0}
 """Of a doubling, 1 where nothing is said: another head size is another kernel, not more of the same work."""
@@ -99,6 +102,8 @@ def _distance(question: Question, row: tuple) -> tuple[float, float]:
     _, case, dtype, device, *_ = row
     pairs = [(key, asked, value(case, key)) for key, asked in _asked(question, case).items()]
     distance = sum(_WEIGHT.get(key, 1.0) * _apart(asked, had) for key, asked, had in pairs)
+    if sum(_apart(asked, had) for _, asked, had in pairs if _sizes(asked, had)) > _HELPFUL:
+        distance += _FAR["sizes"]
     size = abs(sum(math.log2(asked / had) for _, asked, had in pairs if _sizes(asked, had)))
     if question.dtype not in (None, dtype):
         distance += _FAR["dtype"]
