@@ -362,3 +362,10 @@ def test_what_is_too_noisy_claims_nothing():
         "All 2 are correct; none is proven faster than sdpa, the baseline"
     )
     assert not sentences.noisy([], "sdpa")
+
+
+def test_a_second_that_is_inconclusive_has_no_brackets_in_brackets():
+    """ "sdpa_cudnn may be as fast, (inconclusive (too noisy))"."""
+    first, second = timed("v5_parts", 0.2, (4.0, 3.0, 5.0)), timed("flash4", 0.21, (3.8, 0.9, 6.0))
+    said = sentences.result([BASE, first, second], "sdpa")
+    assert said.endswith("next flash4 (inconclusive, too noisy).")

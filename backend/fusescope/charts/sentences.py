@@ -210,17 +210,17 @@ def _next(first: Record, others: list[Record], baseline: str, tied: set[str]) ->
         return f"; next {short(second.impl)}, {numbers.time(second.ms)}"
     as_fast = first.impl != baseline and {first.impl, second.impl} <= tied
     return (
-        f"; {short(second.impl)} may be as fast, {ratio}"
+        f"; {short(second.impl)} may be as fast{' ' if ratio.startswith('(') else ', '}{ratio}"
         if as_fast
         else f"; next {short(second.impl)} {ratio}"
     )
 
 
 def _ratio(record: Record, baseline: str) -> str | None:
-    """ "4.56×", "1.12× slower", or "(inconclusive)" and the like; None without a speed-up."""
+    """ "4.56×", "1.12× slower", or "(inconclusive, too noisy)" and the like; None without a speed-up."""
     value, word = value_of(record, baseline), verdict(record, baseline)
     if value is None or word not in ("faster", "slower"):
-        return None if value is None else f"({word})"
+        return None if value is None else f"({word.replace(' (', ', ').replace(')', '')})"
     return numbers.ratio(value) if word == "faster" else f"{numbers.ratio(1 / value)} slower"
 
 
