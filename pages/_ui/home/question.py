@@ -48,7 +48,7 @@ def draw(state: url.State) -> Asked:
     phases = () if about == ATTENTION else models.family(about).PHASES
     usual = "decode" if "decode" in phases else next(iter(phases), None)  # tokens per second
     phase = _pick(row, state, "phase", "phase", list(phases), usual, 110) if phases else None
-    batch = fields.whole(state, "batch", "batch", 1, 1 << 16, 16, box=row, width=84)
+    batch = fields.whole(state, "batch", "batch", 1, 1 << 16, 16, box=row, width=78)
     usual, scope = _length(about)
     state.scopes.add(scope)
     length = "context" if phase == "decode" else "sequence"
