@@ -186,3 +186,14 @@ def test_the_device_follows_to_where_an_operator_was_measured_until_one_is_chose
     calm(widget(at.selectbox, "device").set_value(H100).run())
     calm(widget(at.selectbox, "What is fastest for").set_value("attention").run())
     assert widget(at.selectbox, "device").value == H100 == query(at)["on"]
+
+
+def test_a_mask_whose_file_is_gone_has_no_share_of_the_rates(draw, profiles):
+    """The nearest record may be of a mask that this machine cannot count any more."""
+    case = synthetic.case(512) | {"mask": "file:/gone/mask.npy"}
+    rows = [synthetic.ok("eager", 2.0, 2.0, case), synthetic.ok("v1_rowwise", 1.0, 1.0, case)]
+    run = synthetic.run(spec=synthetic.SPEC | {"cases": [case]})
+    folders.write(profiles, run, rows)
+    at = draw("app", about="attention", on=run.device_name)
+    assert not at.exception and not at.error and "Nearest recorded" in shown(at)
+    assert "of the speed that the rates" not in shown(at)

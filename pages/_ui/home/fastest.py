@@ -36,7 +36,7 @@ def draw(asked: Asked) -> None:
 
 
 def _line(question: Question, name: str) -> None:
-    found, name = nearest.find(question), name + _window(question)
+    found, name = nearest.find(question), name + _mask(question)
     if found is None:
         st.markdown(f"**{name}: not recorded.** {_bound(question)}")
         _links(question)
@@ -56,7 +56,7 @@ def _line(question: Question, name: str) -> None:
     _links(question, found, where, reference)
 
 
-def _window(question: Question) -> str:
+def _mask(question: Question) -> str:
     """ " under sliding_window:left=128,right=128": a mask's name alone does not say how wide it is."""
     text = str(question.case.get("mask", "full"))
     if text in ("full", "causal"):
@@ -122,12 +122,17 @@ def _bound(question: Question) -> str:
 
 def _share(found: Found, rows: list[Record]) -> str:
     """ "; 94.1 % of the speed that the rates of the device allow" of an operator's fastest time; "" where its
-    case is too large to be counted."""
+    case cannot be counted: too large, or a mask of a file that is gone."""
     question = Question(rows[0].op, found.case, found.dtype, found.device_name)
     first, ceilings = next(iter(ranked(rows)), None), _ceilings(found.device_name, found.dtype)[0]
-    if not (first and ceilings and layout.countable(found.case)) or question.op.startswith("model:"):
+    if first is None or ceilings is None or question.op.startswith("model:"):
         return ""
-    flop, moved, peaks = cached_chart.once(("bound", repr(question)), lambda: _work(question))
+    try:
+        if not layout.countable(found.case):
+            return ""
+        flop, moved, peaks = cached_chart.once(("bound", repr(question)), lambda: _work(question))
+    except (ValueError, OSError):
+        return ""
     least = roofline.least_ms(flop / peaks, moved, ceilings)
     share = numbers.percent(least / verdicts.compared_time(first).median)
     return f"; {share} of the speed that the rates of the device allow"
