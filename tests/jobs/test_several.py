@@ -210,3 +210,9 @@ def test_what_a_process_logs_names_it():
     reporter.log = logged.append
     member._log({"text": "measuring the ceilings again"})
     assert logged == ["process 2: measuring the ceilings again"]
+
+
+def test_all_processes_together_wait_as_long_as_was_given():
+    """Each of them waited so long for each case: 6 times the seconds."""
+    whole = spec(cases=TWO, processes=3, wait_idle_s=60)
+    assert [several._Case(whole, n, Collect()).spec["wait_idle_s"] for n in (0, 1)] == [10, 10]

@@ -65,7 +65,8 @@ class _Case:
         self.due = [i for i in spec["impls"] if (key, i) not in known]
         self.failed = {k: status for k, status in known.items() if status != "ok"}
         impls = [i for i in spec["impls"] if i in self.due or i == baseline]
-        self.spec = {**spec, "cases": [case], "impls": impls, "processes": 1}
+        wait_s = spec.get("wait_idle_s", 0.0) / (self.count * len(spec["cases"]))  # of all together
+        self.spec = {**spec, "cases": [case], "impls": impls, "processes": 1, "wait_idle_s": wait_s}
         self.found: list[dict[Key, Record]] = []
         self.samples: list[dict] = []
 
