@@ -25,7 +25,7 @@ def test_overlapped_streams_count_once_and_parts_add_up():
     found = made(
         [
             (0, 10, 1, "gemm", False),
-            (5, 12, 1, "other", False),  # beside it: 2 of its own
+            (5, 12, 1, "other", False),  # overlapped: 2 of its own
             (8, 20, 1, NCCL, False),  # 4 behind compute, 8 exposed
             (18, 25, 1, "copy", True),  # 5 alone
             (30, 40, 2, "gemm", False),

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 
 from fusescope.core.records import Record, Run
+from fusescope.core.schema.cases import FOLLOWS
 
 
 def date(unix_seconds: float | None) -> str:
@@ -60,11 +61,10 @@ def case_of(case: Mapping) -> str:
 
 def told(case: Mapping) -> dict:
     """The parameters of a case without those that are not set or follow from another."""
-    follows = {"seq_k": "seq", "kv_heads": "heads"}
     return {
         k: v
         for k, v in case.items()
-        if v not in (None, "none") and (k not in follows or v != case.get(follows[k]))
+        if v not in (None, "none") and (k not in FOLLOWS or v != case.get(FOLLOWS[k]))
     }
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import zlib
 
+from fusescope.core.naming import kind as kind
 from fusescope.core.records import short as short
 
 OURS = "#D1610A"
@@ -35,6 +36,7 @@ _FP32 = ("#B26562", "triangle-left")  # a step's variant with fp32 products, bes
 _CPU = ("#946B43", "triangle-right")
 _OURS = {
     "auto": ("#E57339", "star"),
+    "attention": ("#BD7455", "octagon"),
     "hand_fused": ("#8A5A07", "star"),
     "fused": (OURS, "diamond"),
     "fused-int8": ("#BD7455", "hexagon"),
@@ -100,14 +102,6 @@ _GLYPHS = {
     "hourglass": "⧗",
     "bowtie": "⧓",
 }
-
-
-def kind(impl: str) -> str:
-    """ "ours", "user" or "peer", from the name's form: vN_idea and cpu* are our kernels, fused and fusescope*
-    our execution modes of a model, file.py:function a user's."""
-    if ".py:" in impl:
-        return "user"
-    return "ours" if impl in _OURS or impl.startswith("cpu") or _LADDER.match(impl) else "peer"
 
 
 def colour(impl: str) -> str:

@@ -10,7 +10,6 @@ instruction equal::
 from __future__ import annotations
 
 import json
-import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,19 +17,11 @@ from fusescope.core import paths
 
 FILE = "same_code.json"
 """Name of the file in the folder of kernel families."""
-_OWN = re.compile(r"fus(ed|escope)\b|hand_fused|auto\b|cpu|v\d+_")
-"""Names of this project's kernels and of its execution modes of a model."""
 
 
 def same(family: str, impl: str, old: str | None, new: str | None) -> bool:
     """Whether two source hashes have the same machine code; False where one is None."""
     return old is not None and new is not None and (old == new or new in lineage(family, impl, old))
-
-
-def by_library(impl: str) -> bool:
-    """Whether an implementation that records no hash is as its library's version: a peer is, this project's
-    own code and a user's file are not."""
-    return not (".py:" in impl or _OWN.match(impl))
 
 
 def lineage(family: str, impl: str, source_hash: str) -> frozenset[str]:

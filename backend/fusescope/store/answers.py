@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusescope.core.schema.cases import ABSENT, value
+from fusescope.core.schema.cases import ABSENT, FOLLOWS, value
 from fusescope.store import library
 
-_FOLLOWS = {"seq_k": "seq", "kv_heads": "heads"}
-"""Parameters that equal another one where nothing is said."""
 _FAR = {"device": 1000.0, "dtype": 40.0, "sizes": 2000.0}
 """Distances of settings that no other setting makes up for, in doublings of a size."""
 _HELPFUL = 8.0
@@ -129,7 +127,7 @@ def _sizes(asked: Any, measured: Any) -> bool:
 def _asked(question: Question, measured: Mapping) -> dict[str, Any]:
     """The parameters to compare: the requested ones, and those of the measured case that follow them."""
     asked = {key: usual for key, usual in ABSENT.items() if key in measured} | dict(question.case)
-    for key, source in _FOLLOWS.items():
+    for key, source in FOLLOWS.items():
         if key in measured and key not in asked and source in asked:
             asked[key] = asked[source]
     return asked
@@ -138,7 +136,7 @@ def _asked(question: Question, measured: Mapping) -> dict[str, Any]:
 def _found(question: Question, row: tuple) -> Found:
     run, case, dtype, device, count, _ = row
     pairs = {k: (v, value(case, k)) for k, v in _asked(question, case).items() if v != value(case, k)}
-    for key, source in _FOLLOWS.items():
+    for key, source in FOLLOWS.items():
         if key in pairs and source in pairs and key not in question.case and case[key] == case[source]:
             del pairs[key]
     if question.dtype not in (None, dtype):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from fusescope.core import same_code
+from fusescope.core import naming
 from fusescope.core.records import MODES, Record, Run, Time
 from fusescope.store import folder, library
 
@@ -52,7 +52,7 @@ def _source(row: dict, run: Run) -> str | None:
     if isinstance(row["source_hash"], str):
         return row["source_hash"]
     torch = run.environment.get("torch")
-    return f"torch {torch}" if torch and same_code.by_library(row["impl"]) else None
+    return f"torch {torch}" if torch and naming.kind(row["impl"]) == "peer" else None
 
 
 def _time(row: dict, mode: str) -> Time | None:

@@ -251,7 +251,7 @@ def device_activities(run: Path) -> tuple[dict, dict] | None:
             return None
         table = profile.arrow(run, name, there)
         places, texts = _places(table["name"])
-        found = {c: _whole(table[c]) for c in ("ts_ns", "dur_ns", "device", "step")}
+        found = {c: _integers(table[c]) for c in ("ts_ns", "dur_ns", "device", "step")}
         told = "collective" in table.column_names
         found["told"] = (table["collective"] if told else table["name"]).is_valid().to_numpy() & told
         found["copy"] = np.full(table.num_rows, name == "copies")
@@ -264,16 +264,16 @@ def device_activities(run: Path) -> tuple[dict, dict] | None:
     empty = profile.arrow(run, "gaps", ["dur_ns", "step", "cause"])
     cause, causes = _places(empty["cause"])
     gaps = {
-        "length": _whole(empty["dur_ns"]),
-        "step": _whole(empty["step"]),
+        "length": _integers(empty["dur_ns"]),
+        "step": _integers(empty["step"]),
         "cause": cause,
         "causes": causes,
     }
     return joined, gaps
 
 
-def _whole(column):
-    """Whole numbers as numpy, the smallest int64 where there is none."""
+def _integers(column):
+    """An integer column as numpy, the smallest int64 where there is none."""
     return column.fill_null(np.iinfo(np.int64).min).to_numpy()
 
 

@@ -11,8 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from fusescope.analysis.compare.ratios import BETWEEN_RUNS, over, ratio
-from fusescope.analysis.compare.workloads import FOLLOWS, Unlike, unlike
+from fusescope.analysis.compare.workloads import Unlike, unlike
 from fusescope.core.records import HEADLINE, Record, Run, Speedup, Time
+from fusescope.core.schema.cases import FOLLOWS
 from fusescope.core.verdict import SAME_WITHIN
 
 BY = ("run", "GPU", "commit", "dtype", "mask", "implementation")

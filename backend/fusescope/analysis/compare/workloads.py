@@ -6,10 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from fusescope.core.records import Record, Run
-from fusescope.core.schema.cases import value
+from fusescope.core.schema.cases import FOLLOWS, value
 
-FOLLOWS = {"seq_k": "seq", "kv_heads": "heads"}
-"""Parameters that equal another one where nothing is said."""
 _OFF = ("none", "no")
 """Values of an option that a case older than the option means by not having it."""
 _SHOWN = 3
@@ -17,7 +15,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Unlike:
-    """How two matched cases differ beside their code. devices: the base's and the other's name, None where
+    """How two matched cases differ besides their code. devices: the base's and the other's name, None where
     they are one; workload: (key, the base's value, the other's) of each key with another value.
 
     All parameters of a case and the dtype say what is computed, so none of them can be left out for a
@@ -40,7 +38,7 @@ class Unlike:
 
 
 def unlike(base: tuple[Run, Record], other: tuple[Run, Record]) -> Unlike | None:
-    """How two matched cases differ beside their code; None where a ratio of them is a verdict on it."""
+    """How two matched cases differ besides their code; None where a ratio of them is a verdict on it."""
     (run, record), (run_2, record_2) = base, other
     devices = (run.device_name, run_2.device_name)
     kinds = (record.device.partition(":")[0], record_2.device.partition(":")[0])

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fusescope.analysis.ranks import intervals
-from fusescope.analysis.ranks.activities import is_communication
+from fusescope.analysis.ranks.activities import ABSENT, is_communication
 
-ABSENT = int(np.iinfo(np.int64).min)
 BUSY = ("compute_ns", "overlapped_ns", "exposed_ns", "memory_ns")
 """Parts of the time in which a device works, as of a rank (ranks.breakdown): compute alone, compute and
 communication at once, communication without compute, copies without either."""

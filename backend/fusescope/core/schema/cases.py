@@ -17,6 +17,9 @@ ABSENT: Mapping[str, Any] = {
 """What a case means that lacks one of these keys: it leaves them out where they have this value (see
 ``parameters.Parameter.omitted``), as do cases of runs that are older than the key."""
 
+FOLLOWS: Mapping[str, str] = {"seq_k": "seq", "kv_heads": "heads"}
+"""Keys that equal another one where nothing is said."""
+
 
 def value(case: Mapping[str, Any], key: str) -> Any:
     """None where it neither has the key nor leaves it out for a default."""
