@@ -169,8 +169,8 @@ def ratio_bar(
 
 
 def arrows(fig: go.Figure, axis: dict, ends: Mapping[Any, tuple[float, float]], ink: str) -> None:
-    """Arrowheads where the intervals of ``ratio_bar``, by row, reach beyond the axis of ratios: a line from
-    edge to edge looks like a rule of the table."""
+    """Arrowheads where the intervals of ``ratio_bar``, by row, reach beyond the axis of ratios (``ratio``): a
+    line from edge to edge looks like a rule of the table."""
     first, last = (10.0**end for end in axis["range"])
     for y, (low, high) in ends.items():
         if unknown(low, high):

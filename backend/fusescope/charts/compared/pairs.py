@@ -91,12 +91,10 @@ def bars(
     axis = _axis(comparison, letters)
     ratios = [row.cells[column].ratio for row, _, column in known]
     ends = [x for r in ratios if not verdicts.unknown(r.low, r.high) for x in (r.low, r.high)]
-    fig.update_xaxes(  # on top: many bars end below the screen's edge
-        **axes.ratio([r.median for r in ratios], ends),
-        title_text=axis,
-        side="top",
-        title_standoff=6,
-    )
+    range_ = axes.ratio([r.median for r in ratios], ends)
+    axes.arrows(fig, range_, {y: (r.low, r.high) for y, r in zip(places, ratios, strict=True)}, ink)
+    # on top: many bars end below the screen's edge
+    fig.update_xaxes(**range_, title_text=axis, side="top", title_standoff=6)
     axes.named_rows(fig, places, linecolor="rgba(0,0,0,0)")
     axes.line_at(fig, theme, x=1)
     above = _ABOVE
