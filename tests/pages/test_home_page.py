@@ -197,3 +197,11 @@ def test_a_mask_whose_file_is_gone_has_no_share_of_the_rates(draw, profiles):
     at = draw("app", about="attention", on=run.device_name)
     assert not at.exception and not at.error and "Nearest recorded" in shown(at)
     assert "of the speed that the rates" not in shown(at)
+
+
+@pytest.mark.slow
+def test_all_implementations_are_compared_with_what_the_answer_is_over(draw, recorded):
+    """ "2.27× sdpa" was followed by a link to a page over eager."""
+    at = draw("app", lengths="padded", on=H200)
+    links = [e.proto.query_string for e in at.get("page_link") if "All implementations" in e.proto.label]
+    assert len(links) == 2 and all("over=sdpa" in link for link in links)

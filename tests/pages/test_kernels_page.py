@@ -240,22 +240,6 @@ def test_a_second_click_starts_nothing(draw, asked, monkeypatch):
     assert len(asked) == 2
 
 
-@pytest.mark.parametrize("records", [0, 2])
-def test_a_running_comparison_offers_views_once_there_is_a_record(draw, profiles, monkeypatch, records):
-    """Nine buttons stood over nothing; what the address says of them is kept."""
-    from pages._ui.app import run_data
-
-    run = synthetic.run("20261120-104200-bench-abc123")
-    folders.write(profiles, run, synthetic.point()[:records])
-    read = lambda run_id, real=run_data.read: dataclasses.replace(real(run_id), status="running")  # noqa: E731
-    monkeypatch.setattr(run_data, "read", read)
-    at = draw("kernels", op="attention", run=run.id, view="Accuracy")
-    assert [e.label for e in at.main if e.type == "button_group" and "view" in str(e.proto.id)] == [
-        "view"
-    ] * (records > 0)
-    assert query(at)["view"] == "Accuracy"
-
-
 @pytest.mark.slow
 def test_several_devices_are_picked_once_for_all_pages(draw, monkeypatch):
     from fusescope.core.machine import environment
