@@ -46,6 +46,23 @@ def test_what_compares_its_inputs_with_the_last_ones_is():
     assert not case.restore(), "the inputs are put back"
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("write", (Kept.restore, lambda case: case.vary(7)), ids=("restore", "vary"))
+def test_what_is_put_back_is_there_for_every_stream(write):
+    """Graphs are replayed on a stream of their own: v2_tensor_core was once called unstable over 8.6 GB of
+    caches whose end was still being written."""
+    values = torch.ones(1 << 28, device="cuda")
+    case = Kept({"a": values}, {"a": values.clone()})
+    values.add_(1)
+    before = values[-1].item()
+    other = torch.cuda.Stream()
+    write(case)
+    with torch.cuda.stream(other):
+        seen = values[-1].clone()
+    other.synchronize()
+    assert seen.item() == values[-1].item() != before
+
+
 def test_other_values_differ_in_order_and_sum_and_integers_stay():
     case = kept()
     case.vary(12345)

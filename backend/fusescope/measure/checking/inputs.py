@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ class Kept:
         changed = [name for name, tensor in current.items() if not same(tensor, self.copies[name])]
         for name in changed:
             current[name].data.copy_(self.copies[name])
+        _settle(current[name] for name in changed)
         return [name for name in changed if name not in self.written]
 
     def vary(self, number: int) -> None:
@@ -34,6 +35,14 @@ class Kept:
             numbers = tensor.dtype.is_floating_point and tensor.element_size() > 1  # of fp8 weights: bits
             if numbers and name not in self.written:
                 tensor.data.copy_(self.copies[name].roll(number).mul_(1 + number % 1021 / 8192))
+        _settle(tensor for _, tensor in tensors(self.inputs))
+
+
+def _settle(written: Iterable[torch.Tensor]) -> None:
+    """Wait until what was written is there for every stream: graphs are replayed on one of their own, and
+    would read gigabytes that are still being copied."""
+    for device in {tensor.device for tensor in written if tensor.is_cuda}:
+        torch.cuda.synchronize(device)
 
 
 def tensors(inputs: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-
 from fusescope.measure import failures
 from fusescope.measure.checking import outputs, repeated
 from fusescope.measure.checking.check import Case
@@ -79,8 +77,6 @@ class Timed:
             return []
         changed, self._now = self._other.kept.restore(), self._first
         self._first.kept.restore()
-        if torch.cuda.is_initialized():
-            torch.cuda.synchronize()  # graphs are replayed on a stream of their own
         return changed
 
     def wrong(self, out: Any) -> str | None:
