@@ -17,7 +17,7 @@ from pages._ui.app import callbacks, run_data, url
 from pages._ui.forms import busy
 from pages._ui.widgets.text import md
 
-_NO_SETTINGS = {"run", "view", "case", "over", "device", "before", "shares"}
+_NO_SETTINGS = {"run", "view", "case", "over", "device", "recorded_on", "before", "shares"}
 """What a link may say besides a run without choosing settings of the form."""
 _WHOSE = {"op", "model"}
 """What a link may say of the run itself."""

@@ -12,7 +12,7 @@ from fusescope.core.errors import RunError
 from fusescope.core.schema.cases import ABSENT
 from fusescope.store import answers, library
 from fusescope.store.answers import Found, Question
-from pages._ui.app import run_data
+from pages._ui.app import run_data, url
 from pages._ui.widgets.text import device_text, md
 
 _NEWEST = 20
@@ -34,6 +34,15 @@ def find(question: Question, recorded: bool | None = None) -> Found | None:
 @st.cache_data(max_entries=256, ttl=30, show_spinner=False)
 def _find(state: str, _question: Question, _recorded: bool | None) -> list[Found]:
     return answers.find(_question, recorded=_recorded)
+
+
+def recorded_on(state: url.State) -> str | None:
+    """The device whose recorded runs the page shows where nothing was measured here: as the URL says, else
+    any."""
+    known = list(dict.fromkeys(name for _, name in run_data.measured()))
+    name = st.session_state[state.seed("recorded_on", None, url.one_of(known))]
+    state.keep("recorded_on", name)
+    return name
 
 
 def case_name(found: Found) -> str | None:
@@ -70,7 +79,8 @@ def _value(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else device_text(str(value))
 
 
-def of_spec(spec: Mapping[str, Any]) -> Question | None:
-    """The question that the first case of a specification asks, on any device; None without a case."""
-    cases = spec.get("cases") or ()
-    return Question(str(spec["op"]), dict(cases[0]), spec.get("dtype")) if cases else None
+def of_spec(spec: Mapping[str, Any], device_name: str | None = None) -> Question:
+    """The question that the first case of a specification asks; without a case, what there is of the operator
+    at all."""
+    case = next(iter(spec.get("cases") or ()), None)
+    return Question(str(spec["op"]), dict(case or {}), spec.get("dtype") if case else None, device_name)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import streamlit as st
 
 from fusescope import masks, models, ops
@@ -16,6 +14,7 @@ from fusescope.store import library
 from fusescope.store.answers import Found, Question
 from pages._ui.answer import nearest
 from pages._ui.app import cached_chart, run_data
+from pages._ui.home import links
 from pages._ui.home.question import ATTENTION, Asked, title
 from pages._ui.widgets.text import device_text, md
 
@@ -174,22 +173,10 @@ def _ceilings(name: str | None, dtype: str | None) -> tuple[roofline.Ceiling | N
 def _links(question: Question, found: Found | None = None, where: str = "", over: str = "") -> None:
     """Where it was measured, a link to the comparison over the same implementation, and one to measure it on
     this machine."""
-    is_model = question.op.startswith("model:")
-    page = "pages/models.py" if is_model else "pages/kernels.py"
-    about = {"model": models.named(question.op)} if is_model else {"op": question.op}
+    page = links.page(question)
     with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
         if found:
             st.caption(f"Measured on {md(where)}", width="content")
-            case = nearest.case_name(found)
-            query = about | {"run": found.run} | ({"case": case} if case else {})
-            query |= {"over": over} if over else {}
+            query = links.answer(question, found, over)
             st.page_link(page, label="All implementations and intervals →", query_params=query)
-        settings = {k: str(v) for k, v in question.case.items() if k not in _of_model(question)}
-        st.page_link(
-            page, label="Measure it here →", query_params=about | settings | {"dtype": str(question.dtype)}
-        )
-
-
-def _of_model(question: Question) -> Mapping | tuple:
-    """Sizes that a whole model sets itself."""
-    return ("heads", "head_dim", "layers") if question.op.startswith("model:") else ()
+        st.page_link(page, label="Measure it here →", query_params=links.form(question))

@@ -10,9 +10,8 @@ import streamlit as st
 
 from fusescope import masks, models, ops
 from fusescope.core.records import DTYPES
-from fusescope.store import library
 from fusescope.store.answers import Question
-from pages._ui.app import device, url
+from pages._ui.app import device, run_data, url
 from pages._ui.forms import fields
 from pages._ui.home import operators
 from pages._ui.widgets import told
@@ -101,15 +100,7 @@ _LENGTHS_HELP = (
 def devices() -> list[str]:
     """Names of the devices with a comparison, this machine's chosen one first."""
     here = str(device.facts(device.current()).get("device_name") or device.current())
-    return list(dict.fromkeys([here, *(name for _, name in _measured())]))
-
-
-@st.cache_data(ttl=20, show_spinner=False)
-def _measured() -> list[tuple[str, str]]:
-    """(operator, device) of the runs there are, this machine's or not: reading them all takes as long as a
-    chart."""
-    runs = (run for kind in ("bench", "model") for run in library.runs(kind=kind, limit=200)[0])
-    return list(dict.fromkeys((str(run.spec.get("op")), run.device_name) for run in runs))
+    return list(dict.fromkeys([here, *(name for _, name in run_data.measured())]))
 
 
 def _length(about: str) -> tuple[int, str]:
@@ -124,9 +115,10 @@ def _usual(known: list[str], op: str) -> str:
     """The GPU of this machine where anything was measured on one like it; else the preferred one, or another
     on which ``op`` was measured. A processor's few results say little about attention, and would hide what a
     visitor comes for."""
-    if (device.is_gpu() and any(name == known[0] for _, name in _measured())) or _PREFERRED not in known:
+    measured = run_data.measured()
+    if (device.is_gpu() and any(name == known[0] for _, name in measured)) or _PREFERRED not in known:
         return known[0]
-    found = [name for measured, name in _measured() if measured == op and name != known[0]]
+    found = [name for subject, name in measured if subject == op and name != known[0]]
     return _PREFERRED if _PREFERRED in found or not found else found[0]
 
 
