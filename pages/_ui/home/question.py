@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from fusescope import masks, models, ops
+from fusescope.analysis import hardware
 from fusescope.core.records import DTYPES
 from fusescope.store.answers import Question
 from pages._ui.app import device, run_data, url
@@ -67,7 +68,10 @@ def draw(state: url.State) -> Asked:
     usual = "causal" if about != ATTENTION and models.kind(about) == "decoder" else "full"
     case["mask"] = _pick(row, state, f"mask-{usual}", "mask", masks.names(), usual, 145, _spaced)
     dtype, name = _where(state, row, DTYPES, ATTENTION if about == ATTENTION else models.op(about))
-    model = None if about == ATTENTION else _of_model(about, case, lengths, phase, dtype, name)
+    model = None
+    if about != ATTENTION:
+        own = {"lengths": "fixed" if lengths == _FULL else "uniform"} | ({"phase": phase} if phase else {})
+        model = Question(models.op(about), of_model(about, case) | own, dtype, name)
     if phase == "decode":
         attention = _of_decoding(case, lengths, dtype, name)
     else:
@@ -113,12 +117,13 @@ def _length(about: str) -> tuple[int, str]:
 
 def _usual(known: list[str], op: str) -> str:
     """The GPU of this machine where anything was measured on one like it; else the preferred one, or another
-    on which ``op`` was measured. A processor's few results say little about attention, and would hide what a
-    visitor comes for."""
+    GPU on which ``op`` was measured. A processor's few results say little about attention, and would hide
+    what a visitor comes for."""
     measured = run_data.measured()
     if (device.is_gpu() and any(name == known[0] for _, name in measured)) or _PREFERRED not in known:
         return known[0]
-    found = [name for subject, name in measured if subject == op and name != known[0]]
+    others = [name for subject, name in measured if subject == op and name != known[0]]
+    found = [name for name in others if hardware.peaks(name)]
     return _PREFERRED if _PREFERRED in found or not found else found[0]
 
 
@@ -142,10 +147,11 @@ def _of_decoding(case: Mapping[str, Any], lengths: str, dtype: str, name: str) -
     )
 
 
-def _of_model(about: str, case: Mapping, lengths: str, phase: str | None, dtype: str, name: str) -> Question:
-    own = {k: v for k, v in case.items() if k != "kv_heads"} | {"layers": models.config(about).layers}
-    own |= {"lengths": "fixed" if lengths == _FULL else "uniform"} | ({"phase": phase} if phase else {})
-    return Question(models.op(about), own, dtype, name)
+def of_model(about: str, case: Mapping[str, Any]) -> dict[str, Any]:
+    """The case with the sizes of the model itself."""
+    config = models.config(about)
+    own = {"heads": config.heads, "head_dim": config.head_dim, "layers": config.layers}
+    return {k: v for k, v in case.items() if k != "kv_heads"} | own
 
 
 def _pick(box, state, name, label, options, default, width, shown=str, **settings):
