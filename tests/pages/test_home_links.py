@@ -3,9 +3,12 @@
 from urllib.parse import parse_qs
 
 import pytest
+import synthetic
 from drawn_page import calm, query, said, widget
 
 from fusescope.core.machine import environment
+from pages._ui.answer import matching
+from pages._ui.kernels.page import COMPARED
 
 H200, H100 = "NVIDIA H200", "NVIDIA H100 80GB HBM3"
 LLAMA = {"about": "llama3-8b", "phase": "decode", "batch": "1", "seq": "4096", "on": H100}
@@ -74,3 +77,13 @@ def test_the_nearest_run_is_opened_with_the_settings_that_were_asked_for(draw, r
     at = draw("models", **links(at, "All implementations")[1])
     assert "for other settings than the form's: sequence 512 instead of 4,096." in said(at.info)
     calm(widget(at.button, "Use its settings").click().run())
+
+
+def test_a_mask_with_its_defaults_written_out_is_the_same_mask():
+    """The record may have "sliding_window:left=64,right=64", the form "sliding_window"."""
+    specs = [
+        synthetic.SPEC | {"cases": [synthetic.case(512) | {"mask": f"sliding_window{settings}"}]}
+        for settings in ("", ":left=64,right=64", ":left=64,right=0")
+    ]
+    same, other = (matching.differs(synthetic.run(spec=s), specs[0], COMPARED) for s in specs[1:])
+    assert same is None and "mask right 0 instead of 64" in other

@@ -194,5 +194,5 @@ def _of_kind(state: url.State, run_id: str, kind: str, called: str) -> bool:
 
 def _comparable(spec: Mapping, names: Names) -> dict[str, Any]:
     impls = {*(spec.get("impls") or ()), spec.get("baseline")} - {None}
-    cases = [dict(c) for c in spec.get("cases") or ()]
+    cases = [dict(nearest.written_out(c)) for c in spec.get("cases") or ()]
     return {key: spec.get(key) for key in names} | {"impls": impls, "cases": cases}

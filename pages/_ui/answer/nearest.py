@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import streamlit as st
 
+from fusescope import masks
 from fusescope.charts import tables
 from fusescope.core.errors import RunError
 from fusescope.core.schema.cases import ABSENT
@@ -33,7 +35,7 @@ def find(question: Question, recorded: bool | None = None) -> Found | None:
 
 @st.cache_data(max_entries=256, ttl=30, show_spinner=False)
 def _find(state: str, _question: Question, _recorded: bool | None) -> list[Found]:
-    return answers.find(_question, recorded=_recorded)
+    return answers.find(_question, recorded=_recorded, meaning=written_out)
 
 
 def recorded_on(state: url.State) -> str | None:
@@ -66,11 +68,39 @@ def caption(found: Found) -> str:
     return f"Closest recorded run ({device}): {differs}."
 
 
+def written_out(case: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The case with its mask's defaults at its length: "bigbird" on 512 keys is the same mask as one that is
+    given all of these numbers."""
+    text, keys = case.get("mask"), case.get("seq_k") or case.get("seq")
+    named = isinstance(text, str) and not text.startswith("file:")
+    return {**case, "mask": _resolved(text, keys)} if named and isinstance(keys, int) else case
+
+
+@lru_cache(maxsize=4096)
+def _resolved(text: str, keys: int) -> str:
+    try:
+        return str(masks.parse(text).resolved(keys))
+    except ValueError:  # of a mask that is not known here
+        return text
+
+
 def difference(key: str, asked: Any, had: Any) -> str:
-    """ "sequence 4,096 instead of 3,000"."""
+    """ "sequence 4,096 instead of 3,000"; of two masks of one name the parameters: "mask left 64 instead of
+    128"."""
+    one, other = (_of_mask(text) for text in (asked, had))
+    if key == "mask" and one[0] == other[0] != "file":
+        names = [n for n in {**one[1], **other[1]} if one[1].get(n) != other[1].get(n)]
+        pairs = ((n, other[1].get(n, "default"), one[1].get(n, "default")) for n in names)
+        return "mask " + ", ".join(f"{n.replace('_', ' ')} {b} instead of {a}" for n, b, a in pairs)
     name = "" if key in ("dtype", "device") else f"{_PLAIN.get(key, key.replace('_', ' '))} "
     asked, had = (ABSENT.get(key) if value is None else value for value in (asked, had))
     return f"{name}{_value(had)} instead of {_value(asked)}"
+
+
+def _of_mask(text: Any) -> tuple[str, dict[str, str]]:
+    """("sliding_window", {"left": "64"}) of "sliding_window:left=64"."""
+    name, _, settings = str(text).partition(":")
+    return name, dict(one.partition("=")[::2] for one in settings.split(",") if one)
 
 
 def _value(value: Any) -> str:

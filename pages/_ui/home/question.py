@@ -8,12 +8,12 @@ from typing import Any
 
 import streamlit as st
 
-from fusescope import masks, models, ops
+from fusescope import models, ops
 from fusescope.analysis import hardware
 from fusescope.core.records import DTYPES
 from fusescope.store.answers import Question
 from pages._ui.app import device, run_data, url
-from pages._ui.forms import fields
+from pages._ui.forms import fields, mask_picker
 from pages._ui.home import operators
 from pages._ui.widgets import told
 from pages._ui.widgets.text import device_text
@@ -66,7 +66,7 @@ def draw(state: url.State) -> Asked:
             sizes["kv_heads"] = config.kv_heads
     case = {"batch": batch, "seq": seq} | sizes
     usual = "causal" if about != ATTENTION and models.kind(about) == "decoder" else "full"
-    case["mask"] = _pick(row, state, f"mask-{usual}", "mask", masks.names(), usual, 145, _spaced)
+    case["mask"] = mask_picker.line(state, f"mask-{usual}", operators.keys(seq), usual, row)
     dtype, name = _where(state, row, DTYPES, ATTENTION if about == ATTENTION else models.op(about))
     model = None
     if about != ATTENTION:
@@ -170,7 +170,3 @@ def title(about: str) -> str:
 def _brief(name: str) -> str:
     """A device's name as short as the box: "H100 80GB HBM3"."""
     return device_text(name).removeprefix("NVIDIA ")
-
-
-def _spaced(name: str) -> str:
-    return name.replace("_", " ")
