@@ -22,6 +22,8 @@ ATTENTION = "attention"
 _FULL, _PADDED = "full", "padded"
 _LENGTHS = {_FULL: "equal", _PADDED: "padded, mean 0.6"}
 _HEADS = {"12 × 64": (12, 64), "16 × 64": (16, 64), "32 × 128": (32, 128)}
+_MODEL, _OPERATOR = 165, 225
+"""Pixels of the first box: titles of operators are longer, and their line is not as full."""
 _PREFERRED = "NVIDIA H200"
 """The device whose recorded runs answer where this machine has no GPU that was measured."""
 
@@ -42,7 +44,9 @@ def draw(state: url.State) -> Asked:
     """One line of controls, kept in the URL."""
     names = [ATTENTION, *models.names(), *operators.names()]
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="question")
-    about = _pick(row, state, "about", "What is fastest for", names, "bert-base", 165, title)
+    key = fields.seeded(state, "about", names, "bert-base")
+    width = _OPERATOR if st.session_state[key] in operators.names() else _MODEL
+    about = _pick(row, state, "about", "What is fastest for", names, "bert-base", width, title)
     if about in operators.names():
         return _of_operator(state, about, row)
     phases = () if about == ATTENTION else models.family(about).PHASES
