@@ -10,6 +10,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
     ("address", "role", "names"),
     [
         ("/?about=llama3-8b", "combobox", ("What is fastest for", "device")),
+        (
+            "/?about=llama3-8b&mask-causal=bigbird",
+            "combobox",
+            ("What is fastest for", "device"),
+        ),
         ("/?about=attention", "combobox", ("What is fastest for", "device")),
         ("/models", "radio", ("Table", "Reproduce")),
     ],
@@ -20,3 +25,28 @@ def test_a_row_of_controls_is_one_row(recorded_server, page, address, role, name
     settled(page)
     first, last = (page.get_by_role(role, name=name, exact=True).first.bounding_box() for name in names)
     assert first["y"] == last["y"], (first, last)
+
+
+CLIPPED = "inputs => inputs.filter(i => i.scrollWidth > i.clientWidth + 1).map(i => i.value)"
+CUT = "rows => rows.filter(r => r.scrollWidth > r.clientWidth + 1).map(r => r.innerText)"
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("/?about=attention_varlen", "What is fastest for"),
+        ("/?about=bert-base", "What is fastest for"),
+        ("/models?model=llama-small", "model"),
+        ("/kernels?op=attention_varlen", "operator"),
+        ("/runs", "operator"),
+    ],
+)
+def test_no_name_is_cut_short(recorded_server, page, address, name):
+    """ "Attention, decodi…" in a select box, and longer names in its list."""
+    page.goto(recorded_server.address + address)
+    settled(page)
+    assert page.get_by_role("combobox").evaluate_all(CLIPPED) == []
+    page.get_by_role("combobox", name=name, exact=True).click()
+    page.get_by_role("option").first.wait_for()
+    page.keyboard.press("End")  # the list draws what is in sight
+    assert page.locator("[role=option] *").evaluate_all(CUT) == []

@@ -3,7 +3,7 @@
 from urllib.parse import parse_qs
 
 import pytest
-from drawn_page import said
+from drawn_page import calm, query, said, widget
 
 from fusescope import masks
 from pages._ui.forms import mask_picker
@@ -42,3 +42,70 @@ def test_the_first_row_does_not_stand_for_its_whole_stretch():
     text = "longformer:window=128,global_tokens=64"
     _, density, sampled = mask_picker._picture(text, 1 << 18, 1 << 18, "")
     assert sampled == 64 and density == pytest.approx((2 * 128 + 1 + 2 * 64) / (1 << 18), rel=0.25)
+
+
+@pytest.mark.slow
+def test_home_asks_a_mask_with_its_parameters(draw, recorded):
+    """Windows could not be asked: there are boxes for a mask that has them, and the URL keeps them."""
+    at = draw("app", on="NVIDIA H200", about="attention", seq="2048")
+    boxes = {e.label for e in at.number_input}
+    assert not boxes & {"left", "right", "window"}
+    calm(widget(at.selectbox, "mask").set_value("sliding_window").run())
+    assert [widget(at.number_input, side).value for side in ("left", "right")] == [128, 128]
+    assert query(at)["mask-full"] == "sliding_window"
+    calm(widget(at.number_input, "right").set_value(0).run())
+    assert query(at)["mask-full"] == "sliding_window:right=0"
+    assert "Attention under sliding_window:left=128,right=0: " in said(at.markdown)
+    assert "not recorded" not in said(at.markdown)
+    again = draw("app", **query(at))
+    assert [widget(again.number_input, side).value for side in ("left", "right")] == [128, 0]
+    assert not again.warning and said(again.markdown) == said(at.markdown)
+
+
+@pytest.mark.slow
+def test_home_names_the_parameters_in_which_the_nearest_mask_differs(draw, recorded):
+    at = draw("app", on="NVIDIA H200", about="attention", **{"mask-full": "sliding_window:left=100,right=64"})
+    assert "Nearest recorded (mask left 64 instead of 100): " in said(at.markdown)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", masks.names())
+def test_home_asks_every_mask(draw, recorded, name):
+    """Padding, which needs lengths, ended the page."""
+    at = draw("app", **{"mask-full": "padding:lengths=100" if name == "padding" else name})
+    assert not at.error and not at.warning and widget(at.selectbox, "mask").value == name
+    given = "padding:lengths=100" if name == "padding" else name
+    assert query(at).get("mask-full", "full") == given
+
+
+@pytest.mark.slow
+def test_a_mask_is_chosen_on_home_before_its_lengths_are_typed(draw, recorded):
+    at = draw("app")
+    calm(widget(at.selectbox, "mask").set_value("padding").run())
+    assert not at.error and query(at)["mask-full"] == "padding:lengths=307"
+
+
+@pytest.mark.parametrize("text", ["sliding_window:left=-1", "file:/tmp/mask.npy", "no_such"])
+def test_home_ignores_a_mask_that_it_cannot_ask(draw, text):
+    at = draw("app", **{"mask-full": text})
+    assert "Ignored mask-full=" in said(at.warning) and widget(at.selectbox, "mask").value == "full"
+
+
+def test_a_parameter_out_of_bounds_is_refused_where_it_is_typed(draw):
+    at = draw("app", **{"mask-full": "sliding_window"})
+    widget(at.number_input, "left").set_value(-1).run()
+    assert "left must be" in said(at.error) and "not recorded" not in said(at.markdown)
+
+
+def test_an_operator_begins_with_its_own_mask(draw):
+    at = draw("app", about="gat")
+    assert widget(at.number_input, "density").value == 0.01 and "mask" not in query(at)
+
+
+def test_a_link_resets_what_was_typed_into_a_mask(draw):
+    """The back button to a mask with its defaults kept the window that was typed since."""
+    at = draw("app", **{"mask-full": "sliding_window"})
+    calm(widget(at.number_input, "left").set_value(7).run())
+    at.query_params.clear()
+    at.query_params["mask-full"], at.query_params["batch"] = "sliding_window", "3"
+    assert widget(calm(at.run()).number_input, "left").value == 64

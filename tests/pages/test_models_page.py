@@ -312,6 +312,12 @@ def test_a_model_by_its_config_file(draw, described_here, tmp_path):
     assert any("is not one of transformers" in e.value for e in at.error)
 
 
+def test_the_url_says_the_dtype_of_a_config_file(draw, described_here, tmp_path):
+    at = draw("models", model="config.json", config_file=str(config(tmp_path)), dtype="bfloat16")
+    calm(widget(at.button, "Use it").click().run())
+    assert widget(at.selectbox, "dtype").value == "bfloat16" == query(at)["dtype"]
+
+
 def test_layers_that_this_machine_has_no_memory_for_are_no_difference(draw, profiles):
     """It said "layers 32 instead of 3" while the form showed 32."""
     run = "20261126-214207-model-218f73"

@@ -8,6 +8,7 @@ from make_runs import make, record
 from fusescope.core import paths
 from fusescope.store import answers, folder, library
 from fusescope.store.answers import Question
+from pages._ui.answer import nearest
 
 BERT = {"batch": 16, "seq": 512, "heads": 12, "head_dim": 64}
 H200 = "NVIDIA H200"
@@ -137,3 +138,11 @@ def test_only_runs_that_measured_all_of_some_implementations(profiles):
         answers.find(question, impls=impls) for impls in (("v2_rows",), ("v2_rows", "v7_rows"), ("v9_rows",))
     ]
     assert [[f.run for f in each] for each in found] == [[names[1]], [names[0]], []]
+
+
+def test_values_that_mean_the_same_do_not_differ(shipped):
+    """A window that is typed is the mask of the record that left it at its default."""
+    asked = Question("attention", BERT | {"mask": "sliding_window:left=64,right=64"}, "float16", H200)
+    (plain,) = answers.find(asked, recorded=True)
+    (found,) = answers.find(asked, recorded=True, meaning=nearest.written_out)
+    assert "mask" in plain.differs and not found.differs and found.case["seq"] == 512

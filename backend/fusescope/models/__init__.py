@@ -11,6 +11,7 @@ from fusescope.models.describe.family import PARTS, Config
 from fusescope.models.describe.memory import check as check_memory
 from fusescope.models.describe.memory import reduced
 from fusescope.models.describe.modes import mode, modes
+from fusescope.models.describe.relatives import apart, relatives
 from fusescope.models.describe.tree import Node, anatomy, total
 from fusescope.models.generating import KVCache, generate
 from fusescope.models.register import Calls, register_attention
@@ -22,6 +23,7 @@ __all__ = [
     "KVCache",
     "Node",
     "anatomy",
+    "apart",
     "check_memory",
     "config",
     "cost",
@@ -38,6 +40,7 @@ __all__ = [
     "parameters",
     "reduced",
     "register_attention",
+    "relatives",
     "resolved",
     "title",
     "total",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,11 @@ _WEIGHT = {"head_dim": 3.0}
 """Of a doubling, 1 where nothing is said: another head size is another kernel, not more of the same work."""
 _ENOUGH = 0.5
 """Share of the most implementations measured on a case that a newer run needs in order to be preferred."""
+
+
+Meaning = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""A case with its texts written out, as the defaults of a mask at the case's length. Values that differ as
+they stand and are equal written out do not differ."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,11 @@ class Found:
 
 
 def find(
-    question: Question, most: int = 1, recorded: bool | None = None, impls: Sequence[str] = ()
+    question: Question,
+    most: int = 1,
+    recorded: bool | None = None,
+    impls: Sequence[str] = (),
+    meaning: Meaning = dict,
 ) -> list[Found]:
     """The measured cases nearest to the question, at most one run for each, nearest first.
 
@@ -64,8 +73,8 @@ def find(
         key = (json.dumps(case, sort_keys=True), dtype, device)
         runs_of.setdefault(key, []).append((run, case, dtype, device, count, created))
     chosen = [_preferred(runs_of[key]) for key in sorted(runs_of)]  # of equals always the same one
-    ranked = sorted(chosen, key=lambda row: (*_distance(question, row), -(row[5] or 0)))
-    return [_found(question, row) for row in ranked[:most]]
+    ranked = sorted(chosen, key=lambda row: (*_distance(question, row, meaning), -(row[5] or 0)))
+    return [_found(question, row, meaning) for row in ranked[:most]]
 
 
 def _measured(op: str, recorded: bool | None, impls: Sequence[str]) -> list[tuple]:
@@ -94,11 +103,11 @@ def _preferred(rows: list[tuple]) -> tuple:
     return max((r for r in rows if r[4] >= _ENOUGH * largest), key=lambda r: (r[5] or 0, r[0]))
 
 
-def _distance(question: Question, row: tuple) -> tuple[float, float]:
+def _distance(question: Question, row: tuple, meaning: Meaning) -> tuple[float, float]:
     """(how different a measured case is, and of the same the one nearer in size: half the batch at twice the
     length before twice both)."""
     _, case, dtype, device, *_ = row
-    pairs = [(key, asked, value(case, key)) for key, asked in _asked(question, case).items()]
+    pairs = [(key, *pair) for key, pair in _pairs(question, case, meaning).items()]
     distance = sum(_WEIGHT.get(key, 1.0) * _apart(asked, had) for key, asked, had in pairs)
     if sum(_apart(asked, had) for _, asked, had in pairs if _sizes(asked, had)) > _HELPFUL:
         distance += _FAR["sizes"]
@@ -116,8 +125,11 @@ def _apart(asked: Any, measured: Any) -> float:
         return 0.0
     if _sizes(asked, measured):
         return abs(math.log2(asked / measured))
-    same_word = str(asked).partition(":")[0] == str(measured).partition(":")[0]
-    return _OTHER_DETAIL if same_word else _OTHER_WORD
+    return _OTHER_DETAIL if _same_word(asked, measured) else _OTHER_WORD
+
+
+def _same_word(asked: Any, measured: Any) -> bool:
+    return str(asked).partition(":")[0] == str(measured).partition(":")[0]
 
 
 def _sizes(asked: Any, measured: Any) -> bool:
@@ -133,9 +145,21 @@ def _asked(question: Question, measured: Mapping) -> dict[str, Any]:
     return asked
 
 
-def _found(question: Question, row: tuple) -> Found:
+def _pairs(question: Question, measured: Mapping, meaning: Meaning) -> dict[str, tuple[Any, Any]]:
+    """{parameter: (asked, measured)}: equal where the two mean the same, and written out where they differ in
+    detail."""
+    asked = _asked(question, measured)
+    whole, had = meaning(asked), meaning(measured)
+    pairs = {key: (wanted, value(measured, key)) for key, wanted in asked.items()}
+    for key, (wanted, given) in pairs.items():
+        if wanted != given and key in had and _same_word(wanted, given):
+            pairs[key] = (whole[key], had[key])
+    return pairs
+
+
+def _found(question: Question, row: tuple, meaning: Meaning) -> Found:
     run, case, dtype, device, count, _ = row
-    pairs = {k: (v, value(case, k)) for k, v in _asked(question, case).items() if v != value(case, k)}
+    pairs = {k: pair for k, pair in _pairs(question, case, meaning).items() if pair[0] != pair[1]}
     for key, source in FOLLOWS.items():
         if key in pairs and source in pairs and key not in question.case and case[key] == case[source]:
             del pairs[key]

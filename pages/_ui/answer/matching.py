@@ -17,7 +17,7 @@ from pages._ui.app import callbacks, run_data, url
 from pages._ui.forms import busy
 from pages._ui.widgets.text import md
 
-_NO_SETTINGS = {"run", "view", "case", "over", "device", "before", "shares"}
+_NO_SETTINGS = {"run", "view", "case", "over", "device", "recorded_on", "before", "shares"}
 """What a link may say besides a run without choosing settings of the form."""
 _WHOSE = {"op", "model"}
 """What a link may say of the run itself."""
@@ -194,5 +194,5 @@ def _of_kind(state: url.State, run_id: str, kind: str, called: str) -> bool:
 
 def _comparable(spec: Mapping, names: Names) -> dict[str, Any]:
     impls = {*(spec.get("impls") or ()), spec.get("baseline")} - {None}
-    cases = [dict(c) for c in spec.get("cases") or ()]
+    cases = [dict(nearest.written_out(c)) for c in spec.get("cases") or ()]
     return {key: spec.get(key) for key in names} | {"impls": impls, "cases": cases}

@@ -57,6 +57,14 @@ def newest(kind: str, op: str | None = None, recorded: bool | None = None) -> Ru
     return next((r for r in found if r.status == "running" or (not r.live and has_records(r.id))), None)
 
 
+@st.cache_data(ttl=20, show_spinner=False)
+def measured() -> list[tuple[str, str]]:
+    """(operator, device name) of the comparisons there are, this machine's or not: reading them all takes as
+    long as a chart."""
+    runs = (run for kind in ("bench", "model") for run in library.runs(kind=kind, limit=200)[0])
+    return list(dict.fromkeys((str(run.spec.get("op")), run.device_name) for run in runs))
+
+
 def has_records(run_id: str) -> bool:
     """Whether a run holds any record that can be read."""
     try:

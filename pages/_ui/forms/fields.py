@@ -13,6 +13,9 @@ from pages._ui.app import url
 from pages._ui.forms import linked
 from pages._ui.widgets import told
 
+NARROW = 96
+"""Pixels of the smallest box."""
+
 
 def pick(
     state: url.State,
@@ -133,9 +136,18 @@ def slider(label: str, options: Iterable, key: str, kind: type = int, **settings
             st.select_slider(label, known, key=linked, on_change=copy, args=(linked, key), **settings)
         else:
             st.caption(label, **settings)
+    return number(f"{label}, typed", key, kind, right, label_visibility="collapsed")
+
+
+def number(label: str, key: str, kind: type, box: Any = st, **settings) -> Any:
+    """A box for the number that the session has under ``key``."""
     form = {"step": 1} if kind is int else {"step": 0.01, "format": "%.4g"}
-    with right:
-        return st.number_input(f"{label}, typed", key=key, label_visibility="collapsed", **form)
+    return box.number_input(label, key=key, **form, **settings)
+
+
+def width(label: str) -> int:
+    """Pixels of a small box: as wide as its label with the question mark."""
+    return max(NARROW, 50 + 7 * len(label))
 
 
 def copy(source: str, target: str) -> None:

@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from fusescope import masks
 from fusescope.charts.escape import shown
 from fusescope.charts.masks import thumbnail as small
-from fusescope.core.schema import REQUIRED, Parameter
+from fusescope.core.schema import REQUIRED, Parameter, either
 from pages._ui.app import cached_chart, url
 from pages._ui.forms import fields, linked, mask_files
 from pages._ui.widgets import style, told
@@ -19,6 +19,7 @@ from pages._ui.widgets import style, told
 FILE, NONE = "from a file", "none"
 _EXACT = 1 << 21
 """Up to this many elements the picture and its density count every one; above, sampled rows."""
+_WIDE, _LIST = 145, 220  # pixels of the boxes on a line: of a name, of a list of numbers
 _ROWS = 256  # of them; of rows with more keys than _LONG one a pixel
 _LONG = 1 << 17
 
@@ -38,7 +39,7 @@ def choose(
     ``start`` is the mask to begin with (NONE: a mask is optional); ``folded`` puts the parameters behind a
     button.
     """
-    home = f"{state.page}/{slot}"
+    home = state.key(slot)
     if state.opened or f"{home}/name" not in st.session_state:
         _from_url(state, slot, home, start)
     names = [*([NONE] if start == NONE else []), *masks.names(), FILE]
@@ -70,11 +71,41 @@ def choose(
     return text, place
 
 
+def line(
+    state: url.State,
+    slot: str,
+    size: int,
+    start: str,
+    row: DeltaGenerator,
+    scope: str = "",
+    help: str | None = None,
+) -> str:
+    """A mask by name as ``masks.parse`` reads it: a select box in ``row``, and for one with parameters their
+    boxes on a line below what is drawn so far. One that is out of bounds is noted, for the page to refuse."""
+    home = state.key(slot, scope)
+    if state.opened or f"{home}/name" not in st.session_state:
+        _from_url(state, slot, home, start, scope in state.scopes, files=False)
+    known = {"label": "mask", "format_func": lambda n: n.replace("_", " "), "width": _WIDE}
+    name = row.selectbox(options=masks.names(), key=f"{home}/name", help=help, **known)
+    definition = masks.definition(name)
+    if not definition.PARAMETERS:
+        text = name
+    else:
+        boxes = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
+        try:
+            text = _parameters(home, definition, size, boxes)
+            masks.parse(text)
+        except ValueError as error:
+            state.refused.append(str(error))
+            return start
+        boxes.caption(_formula_text(definition), help=definition.DESCRIPTION, width="content")
+    state.keep(slot, text, start)
+    return text
+
+
 def pick(page: str, slot: str, name: str) -> None:
     """Put a mask of that name into a slot of a page, with its defaults (a callback)."""
-    st.session_state[f"{page}/{slot}/name"] = name
-    for key in [k for k in st.session_state if str(k).startswith(f"{page}/{slot}/{name}/")]:
-        del st.session_state[key]
+    _put(f"{page}/{slot}", masks.Mask(name))
 
 
 def put(page: str, slot: str, text: str) -> None:
@@ -107,16 +138,20 @@ def thumbnail(text: str, seq_q: int, seq_k: int) -> None:
     st.page_link("pages/masks.py", label="Open in Masks →", query_params={"mask": text} | sizes)
 
 
-def _from_url(state: url.State, slot: str, home: str, start: str) -> None:
-    text = state.query.get(slot, start)
-    if text == NONE:
-        st.session_state[f"{home}/name"] = NONE
-        return
+def _from_url(
+    state: url.State, slot: str, home: str, start: str, mine: bool = True, files: bool = True
+) -> None:
+    """``mine``: whether the URL's parameter belongs to this slot; ``files``: whether it may name a file."""
+    text = state.query.get(slot, start) if mine else start
     try:
-        given = masks.parse(text)
+        if not files and text.startswith("file:"):
+            raise ValueError(f"must be {either(masks.names())}")
+        given = None if text == start == NONE else masks.parse(text)
     except (ValueError, OSError) as error:
         state.ignored(slot, error)
-        st.session_state[f"{home}/name"] = start
+        given = None if start == NONE else masks.parse(start)
+    if given is None:
+        st.session_state[f"{home}/name"] = NONE
         return
     if isinstance(given, masks.DenseMask):
         st.session_state[url.came_from_url(f"{home}/file")] = given.path
@@ -126,7 +161,10 @@ def _from_url(state: url.State, slot: str, home: str, start: str) -> None:
 
 
 def _put(home: str, given: masks.Mask) -> None:
+    """Parameters that are not given take their defaults, whatever was typed before."""
     st.session_state[f"{home}/name"] = given.name
+    for key in [k for k in st.session_state if str(k).startswith(f"{home}/{given.name}/")]:
+        del st.session_state[key]
     known = {p.name: p for p in masks.definition(given.name).PARAMETERS}
     for name, value in given.values.items():
         key = f"{home}/{given.name}/{name}"
@@ -159,17 +197,20 @@ def _file(home: str) -> str | None:
 
 
 def _formula(definition) -> None:
-    text = "all positions kept" if definition.FORMULA == "always" else f"keep where {definition.FORMULA}"
-    st.caption(text, help=definition.DESCRIPTION)
+    st.caption(_formula_text(definition), help=definition.DESCRIPTION)
 
 
-def _parameters(home: str, definition, size: int) -> str:
+def _formula_text(definition) -> str:
+    return "all positions kept" if definition.FORMULA == "always" else f"keep where {definition.FORMULA}"
+
+
+def _parameters(home: str, definition, size: int, boxes: DeltaGenerator | None = None) -> str:
     """The mask's text: its name and the parameters that differ from their defaults. ValueError for what is
-    out of bounds, once all widgets are drawn."""
+    out of bounds, once all widgets are drawn: small ones in ``boxes``, if any."""
     parts, refused = [], []
     for p in definition.PARAMETERS:
         default = _length(p, size) if p.default is REQUIRED else p.default_for(size)
-        given = _widget(f"{home}/{definition.NAME}/{p.name}", p, default)
+        given = _widget(f"{home}/{definition.NAME}/{p.name}", p, default, boxes)
         try:
             value = p.read(given)
         except ValueError as error:
@@ -187,7 +228,7 @@ def _length(p: Parameter, size: int) -> Any:
     return p.check([max(1, size * 6 // 10)] if p.kind.startswith("ints") else p.low)
 
 
-def _widget(key: str, p: Parameter, default: Any) -> Any:
+def _widget(key: str, p: Parameter, default: Any, boxes: DeltaGenerator | None) -> Any:
     """What the widget of a parameter shows, as ``Parameter.read`` takes it. Until it is touched it follows
     the default, which depends on the length."""
     shown = p.write(default) if p.kind.startswith("ints") else default
@@ -197,13 +238,17 @@ def _widget(key: str, p: Parameter, default: Any) -> Any:
         told.tell(key, shown)
     session[before] = shown
     label, help_text = p.name.replace("_", " "), f"{p.help}; default {p.default_text}"
+    box = st if boxes is None else boxes
     if p.kind == "bool":
-        return st.toggle(label, key=key, help=help_text)
+        return box.toggle(label, key=key, help=help_text)
     if p.kind.startswith("ints"):
-        return st.text_input(label, key=key, help=help_text).strip()
+        wide = {} if boxes is None else {"width": _LIST}
+        return box.text_input(label, key=key, help=help_text, **wide).strip()
     kind = float if p.kind == "float" else int
     if type(session[key]) is not kind:  # 5 where the parameter takes 0.5, too
         session[key] = kind(session[key])
+    if boxes is not None:
+        return fields.number(label, key, kind, boxes, help=help_text, width=fields.width(label))
     typical = {kind(t) for t in p.typical} | {kind(default)}
     return fields.slider(label, typical, key, kind, help=help_text)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 import streamlit as st
 
@@ -16,6 +16,7 @@ from fusescope.store import library
 from fusescope.store.answers import Found, Question
 from pages._ui.answer import nearest
 from pages._ui.app import cached_chart, run_data
+from pages._ui.home import links, stand_in
 from pages._ui.home.question import ATTENTION, Asked, title
 from pages._ui.widgets.text import device_text, md
 
@@ -37,23 +38,40 @@ def draw(asked: Asked) -> None:
 
 def _line(question: Question, name: str) -> None:
     found, name = nearest.find(question), name + _mask(question)
-    if found is None:
-        st.markdown(f"**{name}: not recorded.** {_bound(question)}")
-        _links(question)
-        return
-    rows = _rows(found)
-    baseline = str(run_data.read(found.run).spec.get("baseline") or rows[0].impl)
-    reference = _reference(rows, baseline)
-    answer = sentences.against(rows, baseline, reference, _rate)
-    where = f"{device_text(found.device_name)} · {captions.when(run_data.read(found.run))}"
-    if not found.differs:
-        st.markdown(f"**{name}: {md(answer)}**{md(_share(found, rows))}")
+    answer = found and _answer(found)
+    if answer and not found.differs:
+        st.markdown(f"**{name}: {md(answer.text)}**{md(_share(found, answer.rows))}")
         if question.op.startswith("model:"):
             st.caption(_bound(question))
-    else:
-        st.markdown(f"**{name}: not recorded.** {_bound(question)}")
-        st.markdown(f"Nearest recorded ({nearest.differences(found)}): {md(answer + _share(found, rows))}")
-    _links(question, found, where, reference)
+        _links(question, found, answer)
+        return
+    st.markdown(f"**{name}: not recorded.** {_bound(question)}")
+    if answer:
+        text = md(answer.text + _share(found, answer.rows))
+        st.markdown(f"Nearest recorded ({nearest.differences(found)}): {text}")
+    _links(question, found, answer)
+    if other := stand_in.find(question, found):
+        answer = _answer(other[1])
+        st.markdown(stand_in.sentence(question, *other, answer.text))
+        _links(*other, answer, measure=False)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What a measured case says. text: its fastest over ``reference``; where: device and date."""
+
+    rows: list[Record]
+    reference: str
+    text: str
+    where: str
+
+
+def _answer(found: Found) -> _Answer:
+    rows, run = _rows(found), run_data.read(found.run)
+    baseline = str(run.spec.get("baseline") or rows[0].impl)
+    reference = _reference(rows, baseline)
+    text = sentences.against(rows, baseline, reference, _rate)
+    return _Answer(rows, reference, text, f"{device_text(found.device_name)} · {captions.when(run)}")
 
 
 def _mask(question: Question) -> str:
@@ -171,25 +189,14 @@ def _ceilings(name: str | None, dtype: str | None) -> tuple[roofline.Ceiling | N
     return (roofline.Ceiling(peaks.bandwidth_gbps, rate), "data sheet") if rate else (None, "")
 
 
-def _links(question: Question, found: Found | None = None, where: str = "", over: str = "") -> None:
+def _links(question: Question, found: Found | None, answer: _Answer | None, measure: bool = True) -> None:
     """Where it was measured, a link to the comparison over the same implementation, and one to measure it on
     this machine."""
-    is_model = question.op.startswith("model:")
-    page = "pages/models.py" if is_model else "pages/kernels.py"
-    about = {"model": models.named(question.op)} if is_model else {"op": question.op}
+    page = links.page(question)
     with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
-        if found:
-            st.caption(f"Measured on {md(where)}", width="content")
-            case = nearest.case_name(found)
-            query = about | {"run": found.run} | ({"case": case} if case else {})
-            query |= {"over": over} if over else {}
+        if answer:
+            st.caption(f"Measured on {md(answer.where)}", width="content")
+            query = links.answer(question, found, answer.reference)
             st.page_link(page, label="All implementations and intervals →", query_params=query)
-        settings = {k: str(v) for k, v in question.case.items() if k not in _of_model(question)}
-        st.page_link(
-            page, label="Measure it here →", query_params=about | settings | {"dtype": str(question.dtype)}
-        )
-
-
-def _of_model(question: Question) -> Mapping | tuple:
-    """Sizes that a whole model sets itself."""
-    return ("heads", "head_dim", "layers") if question.op.startswith("model:") else ()
+        if measure:
+            st.page_link(page, label="Measure it here →", query_params=links.form(question))

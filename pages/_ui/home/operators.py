@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusescope import masks, ops
+from fusescope import ops
 from fusescope.core.schema import Parameter
 from pages._ui.app import url
-from pages._ui.forms import fields, parameters
+from pages._ui.forms import fields, mask_picker, parameters
 
 _FOLLOWS = {"kv_heads": "heads"}
 """What a parameter equals that is left empty."""
-_NARROW, _WIDE = 96, 145
 
 
 def names() -> list[str]:
@@ -22,8 +21,19 @@ def names() -> list[str]:
 def case(state: url.State, op: str, box: Any) -> dict[str, Any]:
     """What is chosen; parameters without a box may have any value."""
     state.scopes.add(op)
-    found = {p.name: _box(state, op, p, box) for p in ops.load(op).PARAMETERS}
+    found: dict[str, Any] = {}
+    for p in ops.load(op).PARAMETERS:
+        if p.kind == "mask":
+            size, start = keys(found["seq"]), str(p.default or "full")
+            found[p.name] = mask_picker.line(state, p.name, size, start, box, op, p.help)
+        else:
+            found[p.name] = _box(state, op, p, box)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def keys(seq: int) -> int:
+    """The length that the defaults of a mask are for; a sequence out of bounds is refused later."""
+    return min(max(1, seq), 1 << 20)
 
 
 def dtypes(op: str) -> tuple[str, ...]:
@@ -33,19 +43,16 @@ def dtypes(op: str) -> tuple[str, ...]:
 
 def _box(state: url.State, op: str, p: Parameter, box: Any) -> Any:
     """None for a parameter without a box, or one that is left empty."""
-    label, scoped = parameters.label(p), {"scope": op, "box": box, "help": p.help}
-    if p.kind == "mask":
-        return fields.pick(
-            state, p.name, label, masks.names(), _mask(p), width=_WIDE, format_func=_spaced, **scoped
-        )
+    label = parameters.label(p)
+    scoped = {"scope": op, "box": box, "help": p.help, "width": fields.width(label)}
     if p.kind == "choice":
-        return fields.pick(state, p.name, label, p.choices, p.default, width=_width(label), **scoped)
+        return fields.pick(state, p.name, label, p.choices, p.default, **scoped)
     if p.kind == "text" and p.typical:
-        return fields.pick(state, p.name, label, p.typical, p.default, width=_width(label), **scoped)
+        return fields.pick(state, p.name, label, p.typical, p.default, **scoped)
     if p.kind == "int" and p.name in _FOLLOWS:
         return _derived(state, op, p, box)
     if p.kind == "int" and p.default is not None:
-        return fields.whole(state, p.name, label, p.low, p.high, p.default, width=_width(label), **scoped)
+        return fields.whole(state, p.name, label, p.low, p.high, p.default, **scoped)
     return None
 
 
@@ -56,7 +63,7 @@ def _derived(state: url.State, op: str, p: Parameter, box: Any) -> int | None:
         value=None,
         step=1,
         key=key,
-        width=_NARROW,
+        width=fields.NARROW,
         placeholder=_FOLLOWS[p.name],
         help=p.help,
     )
@@ -64,17 +71,3 @@ def _derived(state: url.State, op: str, p: Parameter, box: Any) -> int | None:
         return value
     state.keep(p.name, value)
     return value
-
-
-def _mask(p: Parameter) -> str:
-    """The name of the default without its settings: records of one mask differ in these alone."""
-    return str(p.default or "full").partition(":")[0]
-
-
-def _width(label: str) -> int:
-    """Pixels for a label with its question mark."""
-    return max(_NARROW, 50 + 7 * len(label))
-
-
-def _spaced(name: str) -> str:
-    return name.replace("_", " ")

@@ -9,7 +9,7 @@ from fusescope.store import library
 from pages._ui.answer import answer, run_table, selfcheck
 from pages._ui.app import device, findings, run_data, url
 from pages._ui.attention import grid
-from pages._ui.home import fastest, question
+from pages._ui.home import fastest, links, question
 from pages._ui.widgets import html_table
 from pages._ui.widgets.text import device_text, md
 
@@ -37,11 +37,12 @@ def draw(state: url.State) -> None:
         st.switch_page("pages/attention.py", query_params={"cell": cell})
     with st.container(border=True):
         asked = question.draw(state)
+        chosen = bool(state.out)
         if state.refused:
             st.error(md("; ".join(state.refused)))
         else:
             fastest.draw(asked)
-    _doors()
+    _doors(asked if chosen else None)
     left, right = st.columns([2, 1], gap="medium")
     with left:
         _grid(asked)
@@ -55,8 +56,12 @@ def draw(state: url.State) -> None:
     _recent()
 
 
-def _doors() -> None:
+def _doors(asked: question.Asked | None) -> None:
+    """``asked``: the question, once it is another one than Home begins with; its doors open on it."""
+    questions = [q for q in (asked.operator, asked.attention, asked.model) if q] if asked else []
+    settings = {links.page(q): links.form(q) for q in questions}
     for column, (path, label, text, query) in zip(st.columns(len(_DOORS), gap="small"), _DOORS, strict=True):
+        query = query or settings.get(path, {})
         with column.container(border=True, gap="xxsmall", height="stretch"):
             st.page_link(path, label=f"**{label} →**", query_params=query)
             st.caption(text)

@@ -8,12 +8,12 @@ from typing import Any
 
 import streamlit as st
 
-from fusescope import masks, models, ops
+from fusescope import models, ops
+from fusescope.analysis import hardware
 from fusescope.core.records import DTYPES
-from fusescope.store import library
 from fusescope.store.answers import Question
-from pages._ui.app import device, url
-from pages._ui.forms import fields
+from pages._ui.app import device, run_data, url
+from pages._ui.forms import fields, mask_picker
 from pages._ui.home import operators
 from pages._ui.widgets import told
 from pages._ui.widgets.text import device_text
@@ -22,6 +22,8 @@ ATTENTION = "attention"
 _FULL, _PADDED = "full", "padded"
 _LENGTHS = {_FULL: "equal", _PADDED: "padded, mean 0.6"}
 _HEADS = {"12 × 64": (12, 64), "16 × 64": (16, 64), "32 × 128": (32, 128)}
+_MODEL, _OPERATOR = 165, 225
+"""Pixels of the first box: titles of operators are longer, and their line is not as full."""
 _PREFERRED = "NVIDIA H200"
 """The device whose recorded runs answer where this machine has no GPU that was measured."""
 
@@ -42,7 +44,9 @@ def draw(state: url.State) -> Asked:
     """One line of controls, kept in the URL."""
     names = [ATTENTION, *models.names(), *operators.names()]
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="question")
-    about = _pick(row, state, "about", "What is fastest for", names, "bert-base", 165, title)
+    key = fields.seeded(state, "about", names, "bert-base")
+    width = _OPERATOR if st.session_state[key] in operators.names() else _MODEL
+    about = _pick(row, state, "about", "What is fastest for", names, "bert-base", width, title)
     if about in operators.names():
         return _of_operator(state, about, row)
     phases = () if about == ATTENTION else models.family(about).PHASES
@@ -66,9 +70,12 @@ def draw(state: url.State) -> Asked:
             sizes["kv_heads"] = config.kv_heads
     case = {"batch": batch, "seq": seq} | sizes
     usual = "causal" if about != ATTENTION and models.kind(about) == "decoder" else "full"
-    case["mask"] = _pick(row, state, f"mask-{usual}", "mask", masks.names(), usual, 145, _spaced)
+    case["mask"] = mask_picker.line(state, f"mask-{usual}", operators.keys(seq), usual, row)
     dtype, name = _where(state, row, DTYPES, ATTENTION if about == ATTENTION else models.op(about))
-    model = None if about == ATTENTION else _of_model(about, case, lengths, phase, dtype, name)
+    model = None
+    if about != ATTENTION:
+        own = {"lengths": "fixed" if lengths == _FULL else "uniform"} | ({"phase": phase} if phase else {})
+        model = Question(models.op(about), of_model(about, case) | own, dtype, name)
     if phase == "decode":
         attention = _of_decoding(case, lengths, dtype, name)
     else:
@@ -101,15 +108,7 @@ _LENGTHS_HELP = (
 def devices() -> list[str]:
     """Names of the devices with a comparison, this machine's chosen one first."""
     here = str(device.facts(device.current()).get("device_name") or device.current())
-    return list(dict.fromkeys([here, *(name for _, name in _measured())]))
-
-
-@st.cache_data(ttl=20, show_spinner=False)
-def _measured() -> list[tuple[str, str]]:
-    """(operator, device) of the runs there are, this machine's or not: reading them all takes as long as a
-    chart."""
-    runs = (run for kind in ("bench", "model") for run in library.runs(kind=kind, limit=200)[0])
-    return list(dict.fromkeys((str(run.spec.get("op")), run.device_name) for run in runs))
+    return list(dict.fromkeys([here, *(name for _, name in run_data.measured())]))
 
 
 def _length(about: str) -> tuple[int, str]:
@@ -122,11 +121,13 @@ def _length(about: str) -> tuple[int, str]:
 
 def _usual(known: list[str], op: str) -> str:
     """The GPU of this machine where anything was measured on one like it; else the preferred one, or another
-    on which ``op`` was measured. A processor's few results say little about attention, and would hide what a
-    visitor comes for."""
-    if (device.is_gpu() and any(name == known[0] for _, name in _measured())) or _PREFERRED not in known:
+    GPU on which ``op`` was measured. A processor's few results say little about attention, and would hide
+    what a visitor comes for."""
+    measured = run_data.measured()
+    if (device.is_gpu() and any(name == known[0] for _, name in measured)) or _PREFERRED not in known:
         return known[0]
-    found = [name for measured, name in _measured() if measured == op and name != known[0]]
+    others = [name for subject, name in measured if subject == op and name != known[0]]
+    found = [name for name in others if hardware.peaks(name)]
     return _PREFERRED if _PREFERRED in found or not found else found[0]
 
 
@@ -150,10 +151,11 @@ def _of_decoding(case: Mapping[str, Any], lengths: str, dtype: str, name: str) -
     )
 
 
-def _of_model(about: str, case: Mapping, lengths: str, phase: str | None, dtype: str, name: str) -> Question:
-    own = {k: v for k, v in case.items() if k != "kv_heads"} | {"layers": models.config(about).layers}
-    own |= {"lengths": "fixed" if lengths == _FULL else "uniform"} | ({"phase": phase} if phase else {})
-    return Question(models.op(about), own, dtype, name)
+def of_model(about: str, case: Mapping[str, Any]) -> dict[str, Any]:
+    """The case with the sizes of the model itself."""
+    config = models.config(about)
+    own = {"heads": config.heads, "head_dim": config.head_dim, "layers": config.layers}
+    return {k: v for k, v in case.items() if k != "kv_heads"} | own
 
 
 def _pick(box, state, name, label, options, default, width, shown=str, **settings):
@@ -172,7 +174,3 @@ def title(about: str) -> str:
 def _brief(name: str) -> str:
     """A device's name as short as the box: "H100 80GB HBM3"."""
     return device_text(name).removeprefix("NVIDIA ")
-
-
-def _spaced(name: str) -> str:
-    return name.replace("_", " ")

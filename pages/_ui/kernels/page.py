@@ -8,7 +8,6 @@ import streamlit as st
 
 from fusescope import ops
 from fusescope.core.records import BenchSpec, Run
-from fusescope.store.answers import Question
 from pages._ui.answer import answer, edit_loop, matching, nearest
 from pages._ui.app import device, run_data, url
 
@@ -21,11 +20,11 @@ COMPARED = {key: key for key in ("op", "impls", "cases", "baseline", "dtype", "d
 
 def result(state: url.State, op: str, spec: BenchSpec | None, pressed: bool) -> None:
     """The result of what was run, live while it runs, dimmed and dated once other settings are chosen."""
-    json = spec and spec.to_json()
+    json, where = spec and spec.to_json(), nearest.recorded_on(state)
     run_id = matching.shown(state, "bench", op, json, pressed, COMPARED, "a benchmark")
     if run_id is None:
         matching.first(ops.load(op).TITLE, "kernels", "bench", json)
-        _recording(state, op, spec)
+        _recording(state, op, json, where)
     else:
         of_run(state, run_id, json)
 
@@ -55,12 +54,13 @@ def able(run: Run) -> list[str]:
     return [i.name for i in listed if i.reason is None]
 
 
-def _recording(state: url.State, op: str, spec: BenchSpec | None) -> None:
-    """The recorded case nearest to the current settings, with what differs."""
-    found = nearest.find(nearest.of_spec(spec.to_json()) if spec else Question(op, {}), recorded=True)
+def _recording(state: url.State, op: str, json: Mapping | None, where: str | None) -> None:
+    """The recorded case nearest to the current settings, on the device ``where`` if any, with what
+    differs."""
+    found = nearest.find(nearest.of_spec(json or {"op": op}, where), recorded=True)
     if found is None:
         st.caption(f"No recorded run of {ops.load(op).TITLE} ships with this checkout.")
         return
     st.caption(nearest.caption(found))
-    first = nearest.case_name(found) if spec and len(spec.cases) == 1 else None
+    first = nearest.case_name(found) if json and len(json["cases"]) == 1 else None
     answer.draw(state, found.run, first=first or answer.ALL)

@@ -57,21 +57,19 @@ def draw(state: url.State) -> Choice | None:
     file = state.query.get("config_file", "") if wanted == config_files.OTHER else ""
     state.scopes.add(file or (wanted if wanted in names else default))
     top = st.container()
-    left, right = st.columns([3, 2], gap="small", wrap=False)
-    with left:
-        name = fields.pick(state, "model", "model", names, default, format_func=config_files.title)
-    with right:
-        usual = "float16" if device.is_gpu() else "float32"
-        dtype = fields.pick(state, "dtype", "dtype", DTYPES, usual, name)
+    name = fields.pick(state, "model", "model", names, default, format_func=config_files.title)
     if name == config_files.OTHER and (name := config_files.choose(state)) is None:
         return None
-    choice = Choice(name, dtype)
+    modes: list[str] = []
     with run_panel.collect(problems):
         listed = models.modes(name, device.current())
-        choice.modes = implementations.choose(state, name, listed, "execution modes", _USUAL)
+        modes = implementations.choose(state, name, listed, "execution modes", _USUAL)
+    baseline = implementations.baseline(state, name, modes)
     left, right = st.columns(2, gap="small", wrap=False)
     with left:
-        baseline = implementations.baseline(state, name, choice.modes)
+        usual = "float16" if device.is_gpu() else "float32"
+        dtype = fields.pick(state, "dtype", "dtype", DTYPES, usual, name)
+    choice = Choice(name, dtype, modes=modes)
     with right:
         cold = "Cold: the last-level cache is flushed between samples"
         cache = fields.pick(state, "cache", "cache", ("warm", "cold", "both"), help=cold)

@@ -7,7 +7,7 @@ import streamlit as st
 from fusescope import models
 from fusescope.charts import tables
 from fusescope.core.records import Run
-from fusescope.store.answers import Found, Question
+from fusescope.store.answers import Found
 from pages._ui.answer import answer, matching, nearest, workers
 from pages._ui.answer.views import Look
 from pages._ui.app import device, run_data, url
@@ -30,11 +30,12 @@ _COMPARED = {
 def result(state: url.State, choice: Choice) -> None:
     """The result of what was run, live while it runs, dimmed and dated once other settings are chosen; the
     views under it."""
+    where = nearest.recorded_on(state)
     run_id = matching.shown(
         state, "model", choice.op, choice.spec, choice.pressed, _COMPARED, "a comparison of a model"
     )
     first, stand_in = answer.ALL, run_id is None
-    if run_id is None and (found := _recorded(choice)):
+    if run_id is None and (found := _recorded(choice, where)):
         run_id, first = found.run, nearest.case_name(found) or answer.ALL
     look = None
     if not run_id:
@@ -102,12 +103,12 @@ def able(run: Run) -> list[str]:
     return [i.name for i in listed if i.reason is None]
 
 
-def _recorded(choice: Choice) -> Found | None:
+def _recorded(choice: Choice, where: str | None) -> Found | None:
     """Nothing has been measured here yet: one sentence, one button, and the recorded case nearest to the
-    settings."""
+    settings, on the device ``where`` if any."""
     matching.first(models.title(choice.model), "models", "model", choice.spec, "execution modes")
-    spec = choice.spec or {"op": choice.op, "cases": choice.cases[:1], "dtype": choice.dtype}
-    found = nearest.find(nearest.of_spec(spec) or Question(choice.op, {}), recorded=True)
+    spec = {"op": choice.op, "cases": choice.whole, "dtype": choice.dtype}
+    found = nearest.find(nearest.of_spec(spec, where), recorded=True)
     if found is None:
         st.caption(
             f"No recorded run of {models.title(choice.model)} ships with this checkout. Parameters and "

@@ -12,6 +12,7 @@ import streamlit as st
 # colours of its comments and keywords are below AA contrast.
 # What renews itself keeps its height (fs-slot): it never moves what is below it under a visitor's hand.
 # Toasts are at the bottom: at the top they cover "Copy link".
+# A list of a select box is as wide as names of operators and models are, where its box is narrower.
 # A chart's buttons are under it, in the row of its CSV, where they cover no text; a mask has a margin.
 _CSS = """
 <style>
@@ -25,6 +26,7 @@ section[data-testid="stSidebar"][aria-expanded="false"] { min-width: 0; width: 0
 div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-brand { font-weight: 700; font-size: 1.25rem; letter-spacing: -.01em; }
 .fs-brand span { font-weight: 400; opacity: .75; font-size: .76rem; line-height: 1.3; display: block; }
+[data-testid="stSelectboxVirtualDropdown"] { min-width: min(15.5rem, 92vw); }
 .fs-dot { display: inline-block; width: .62rem; height: .62rem; border-radius: 50%; margin-right: .4rem; }
 .fs-free { background: #2E9E6B; }
 .fs-measuring { background: #3C8FCB; }

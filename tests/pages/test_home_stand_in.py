@@ -1,0 +1,50 @@
+"""A model that was not recorded: its own bound, and under its own name the most similar one that was."""
+
+import pytest
+from drawn_page import said, widget
+
+H200 = "NVIDIA H200"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (
+            {"about": "qwen3-8b", "phase": "decode", "batch": "1", "seq": "4096"},
+            (
+                "Whole Qwen 3 8B: not recorded. At batch 1 at most 269 tokens/s",
+                "Another model, Llama 3 8B, is the most similar one recorded (parameters 8.03 B instead of "
+                "8.19 B, layers 32 instead of 36, FFN size 14,336 instead of 12,288, vocabulary",
+                "Llama 3 8B, sequence 512 instead of 4,096, NVIDIA H100 80GB HBM3 instead of NVIDIA H200: "
+                "fused-int8, 3.67 ms",
+            ),
+        ),
+        (
+            {"about": "bert-small"},
+            (
+                "Whole BERT small: not recorded. At these rates it takes at least",
+                "Intel Xeon instead of NVIDIA H200): ",
+                "Another model, BERT base, is the most similar one recorded (parameters 109 M instead of",
+                "). BERT base: fused, ",
+            ),
+        ),
+        (
+            {"about": "llama3.1-8b", "phase": "prefill"},
+            ("Another model, Llama 3 8B, is the most similar one recorded (of the same sizes).",),
+        ),
+    ],
+    ids=["another family", "recorded on a processor alone", "same sizes"],
+)
+def test_the_most_similar_recorded_model_is_named_as_another(draw, recorded, asked, says):
+    at = draw("app", **asked)
+    assert widget(at.selectbox, "device").value == H200
+    for sentence in says:
+        assert sentence in said(at.markdown)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama3-8b", "bert-base", "whisper-small-encoder"])
+def test_no_other_model_stands_in(draw, recorded, name):
+    """For one recorded on another GPU, for one recorded on this, and for one with no other of its layers."""
+    assert "Another model" not in said(draw("app", about=name, on=H200).markdown)
