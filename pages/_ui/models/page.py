@@ -41,16 +41,17 @@ def result(state: url.State, choice: Choice) -> None:
         several_devices.draw(choice.op)
     if run_id:
         run, records = run_data.read(run_id), run_data.records(run_id)
+        asked = choice.spec and {**choice.spec, "cases": choice.whole}  # a recorded run may have all layers
+        dimmed = matching.earlier(state, run, choice.spec, _COMPARED, asked)
         if run.live:
             answer.follow(run_id, answer.ALL, "execution modes")
         else:
-            answer.heading(run)
+            answer.heading(run, dimmed=dimmed)
         box = st.container()
         workers.draw(run, records)
-        asked = choice.spec and {**choice.spec, "cases": choice.whole}  # a recorded run may have all layers
-        other = not stand_in and matching.notice(state, "model", run, choice.spec, _COMPARED, asked)
-        dimmed = other and not run.recorded
-        sentence = box.container(key="old_answer_sentence" if dimmed else None)
+        if not stand_in:
+            matching.notice(state, run, choice.spec, _COMPARED, asked)
+        sentence = answer.sentence_box(dimmed, box)
         with box:
             several_devices.draw(choice.op)
         if records:
@@ -105,7 +106,7 @@ def able(run: Run) -> list[str]:
 def _recorded(choice: Choice) -> Found | None:
     """Nothing has been measured here yet: one sentence, one button, and the recorded case nearest to the
     settings."""
-    matching.first(models.title(choice.model), "models", "model", choice.spec, "execution modes")
+    matching.first(models.title(choice.model), "models", choice.spec, "execution modes")
     spec = choice.spec or {"op": choice.op, "cases": choice.cases[:1], "dtype": choice.dtype}
     found = nearest.find(nearest.of_spec(spec) or Question(choice.op, {}), recorded=True)
     if found is None:

@@ -61,7 +61,7 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 [data-testid="stMarkdownContainer"] pre .token { color: inherit !important; }
 .fs-small a, .fs-table a { color: inherit; }
 .stSelectbox input { text-overflow: ellipsis; }
-.st-key-old_answer, .st-key-old_answer_sentence, .st-key-previous_answer { opacity: .62; }
+[class*="st-key-old_answer"], .st-key-previous_answer { opacity: .62; }
 [data-testid="stFullScreenFrame"] { max-width: round(down, 100%, 1px); }
 .st-key-models-view button { padding-inline: .62rem; }
 .st-key-form { gap: .55rem; }
