@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,13 +58,13 @@ def choose(
             _formula(definition)
             if definition.PARAMETERS:
                 with st.popover("Parameters", width="stretch"):
-                    text = _parameters(home, definition, size)
+                    text = _parameters(state, home, definition, size)
             else:
                 text = name
     else:
         place = st.container()
         _formula(masks.definition(name))
-        text = _parameters(home, masks.definition(name), size)
+        text = _parameters(state, home, masks.definition(name), size)
     if text is not None:
         masks.parse(text)
         state.keep(slot, text, start)
@@ -163,13 +164,13 @@ def _formula(definition) -> None:
     st.caption(text, help=definition.DESCRIPTION)
 
 
-def _parameters(home: str, definition, size: int) -> str:
+def _parameters(state: url.State, home: str, definition, size: int) -> str:
     """The mask's text: its name and the parameters that differ from their defaults. ValueError for what is
     out of bounds, once all widgets are drawn."""
     parts, refused = [], []
     for p in definition.PARAMETERS:
         default = _length(p, size) if p.default is REQUIRED else p.default_for(size)
-        given = _widget(f"{home}/{definition.NAME}/{p.name}", p, default)
+        given = _widget(state, f"{home}/{definition.NAME}/{p.name}", p, default)
         try:
             value = p.read(given)
         except ValueError as error:
@@ -187,7 +188,7 @@ def _length(p: Parameter, size: int) -> Any:
     return p.check([max(1, size * 6 // 10)] if p.kind.startswith("ints") else p.low)
 
 
-def _widget(key: str, p: Parameter, default: Any) -> Any:
+def _widget(state: url.State, key: str, p: Parameter, default: Any) -> Any:
     """What the widget of a parameter shows, as ``Parameter.read`` takes it. Until it is touched it follows
     the default, which depends on the length."""
     shown = p.write(default) if p.kind.startswith("ints") else default
@@ -205,7 +206,8 @@ def _widget(key: str, p: Parameter, default: Any) -> Any:
     if type(session[key]) is not kind:  # 5 where the parameter takes 0.5, too
         session[key] = kind(session[key])
     typical = {kind(t) for t in p.typical} | {kind(default)}
-    return fields.slider(label, typical, key, kind, help=help_text)
+    needed = replace(p, default=REQUIRED, typical=tuple(typical))
+    return fields.slider(state, label, key, needed, help=help_text)[0]
 
 
 @st.cache_data(max_entries=64, show_spinner=False)

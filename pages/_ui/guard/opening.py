@@ -18,7 +18,7 @@ import streamlit
 from pages._ui.widgets import site
 
 STATIC = Path(streamlit.__file__).parent / "static"
-_PARTS = ("PlotlyChart", "Selectbox", "ButtonGroup", "PageLink", "NumberInput", "TextInput", "Html")
+_PARTS = ("PlotlyChart", "Selectbox", "ButtonGroup", "PageLink", "TextInput", "Html")
 """Streamlit's chunks of the elements that pages begin with; one that a version does not have is left out."""
 _IMPORTED = re.compile(r"""from\s*["']\./([\w.-]+\.js)["']""")
 _HEAD = 1 << 14  # characters of a chunk that hold its imports
