@@ -109,9 +109,14 @@ kbd { color: inherit !important; opacity: 1 !important; }
 """
 
 
+_POPOVERS = '<style>[data-testid="stPopoverBody"] {{ color-scheme: {} }}</style>'
+"""They lie outside the element that has the page's colour scheme, for which tables ask."""
+
+
 def apply() -> None:
     """Put the style into the page; once a run, by the frame."""
     st.html(_CSS)
+    st.html(_POPOVERS.format(theme()))
 
 
 def theme() -> str:
