@@ -12,7 +12,7 @@ from fusescope.charts.profile import occupancy as stairs
 from fusescope.core.schema import Parameter
 from pages._ui.app import cached_chart, url
 from pages._ui.forms import fields
-from pages._ui.widgets import style, told
+from pages._ui.widgets import screen, style, told
 from pages._ui.widgets.text import md, sentence
 
 _CCS = [f"{a}.{b}" for a, b in LIMITS]
@@ -73,10 +73,11 @@ def _stairs(cc: str, block: int, registers: int, static: int, dynamic: int) -> N
     chosen, theme = (cc, block, registers, static, dynamic), style.theme()
     settings = dict(theme=None, width="stretch", config={"displayModeBar": False})
     left, right = st.columns(2)
+    room = screen.characters(0.5)
     by_registers = cached_chart.once(("occ/registers", *chosen, theme), lambda: _by_registers(*chosen, theme))
-    left.plotly_chart(shown(by_registers), key="occ/registers", **settings)
+    left.plotly_chart(shown(by_registers, room), key="occ/registers", **settings)
     by_block = cached_chart.once(("occ/block", *chosen, theme), lambda: _by_block(*chosen, theme))
-    right.plotly_chart(shown(by_block), key="occ/block", **settings)
+    right.plotly_chart(shown(by_block, room), key="occ/block", **settings)
 
 
 def _by_registers(cc, block, registers, static, dynamic, theme):

@@ -21,7 +21,7 @@ from pages._ui.app import cached_chart, jobs, url
 from pages._ui.forms import fields
 from pages._ui.fusion import compare, place, runs, scheme
 from pages._ui.fusion.runs import Layer
-from pages._ui.widgets import elements, style
+from pages._ui.widgets import elements, screen, style
 from pages._ui.widgets.text import device_text, md, sentence
 
 _FEWEST = 20  # schemes: fewer cannot separate the attention and 14 boundaries
@@ -157,9 +157,8 @@ def _result(run: Run, found: dict, here: bool) -> None:
             ("gains", run.id, str(gains), style.theme()),
             lambda: explain.gains(gains, _GAINS, runs.caption(run), style.theme()),
         )
-        elements.chart(
-            fig, f"{run.id}-gains", lambda: pd.DataFrame([{"over": n, **s} for n, s in gains.items() if s])
-        )
+        rows = lambda: pd.DataFrame([{"over": n, **s} for n, s in gains.items() if s])  # noqa: E731
+        elements.chart(fig, f"{run.id}-gains", rows, characters=screen.characters(pixels=520))
     if said := _in_sweep(run, best["code"]):
         st.caption(said)
 
