@@ -16,7 +16,7 @@ with frame.page(__file__, __doc__) as state:
         page.progress()
         page.verdict()
         page.cards(targets)
-        page.resources(state, targets)
+        page.resources(targets)
     st.divider()
     kernel = source.choose(state)
     occupancy.draw(state, kernel)

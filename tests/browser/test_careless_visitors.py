@@ -31,7 +31,7 @@ def test_a_wrong_address_is_named_part_by_part_and_the_page_drawn(recorded_serve
 def test_a_number_out_of_bounds_cannot_be_run(recorded_server, page):
     page.goto(recorded_server.address + "/kernels")
     settled(page)
-    box = page.get_by_role("spinbutton", name="heads, typed", exact=True)
+    box = page.get_by_role("textbox", name="heads, typed", exact=True)
     box.fill("-5")
     box.press("Enter")
     expect(page.get_by_text(re.compile("from 1 to 4096, not -5"))).to_be_visible()

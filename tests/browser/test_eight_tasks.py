@@ -41,9 +41,9 @@ class Visitor:
         choose(self.page, label, value)
         self.actions += 1
 
-    def fill(self, label: str, value, role: str = "spinbutton") -> None:
+    def fill(self, label: str, value) -> None:
         settled(self.page)
-        box = self.page.get_by_role(role, name=label, exact=True).first
+        box = self.page.get_by_role("textbox", name=label, exact=True).first
         box.fill(str(value))
         box.press("Enter")
         self.actions += 1
@@ -143,7 +143,7 @@ def test_is_my_function_right_and_how_fast_against_eager(shared_server, visitor,
     )
     v = visitor(shared_server)
     v.click("link", "Check my function")
-    v.fill("your Python file", mine, "textbox")
+    v.fill("your Python file", mine)
     v.sees(re.compile(r"softmax\(x\) as Softmax"))
     v.click("button", re.compile("^Compare mine with eager"))
     v.wait("No job is running.", timeout=LONG)
@@ -185,7 +185,7 @@ def test_what_limits_a_profile_and_what_to_do(recorded_server, visitor):
 def test_which_of_two_similar_runs_is_better_and_may_they_be_compared(recorded_server, visitor):
     v = visitor(recorded_server)
     v.click("link", "Runs")
-    v.fill("Search", "attention whole blocks", "textbox")
+    v.fill("Search", "attention whole blocks")
     v.page.get_by_test_id("stDataFrame").first.wait_for()
     v.tick(
         "… (16, 512) and (16, 2048)",

@@ -4,7 +4,7 @@ compiler's figures."""
 import folders
 import pytest
 import synthetic
-from drawn_page import calm, said
+from drawn_page import calm, said, tables
 
 from fusescope.core.records import Progress
 from fusescope.core.sources import families as sources
@@ -71,8 +71,22 @@ def test_counts_and_cards_follow_the_chosen_architectures(draw, machine, monkeyp
     assert asked == [("build", {"archs": ["sm_90a"], "clean": False, "families": ["add"]})]
 
 
+def test_a_card_has_the_familys_figures_and_those_of_each_function_on_a_click(draw, machine):
+    at = draw("build", archs="sm_90a")
+    assert "up to 40 registers, no static shared, 8 B spilled" in card(
+        at, "add"
+    ) and "compiled in 1.0 s" in card(at, "add")
+    assert "registers" not in card(at, "gat"), "no CUDA kernel of it is built"
+    assert not any(tables(at))
+    at.session_state["build/figures/add"] = True
+    (rows,) = filter(None, tables(calm(at.run())))
+    assert [(r["kernel"], r["function"], r["spills (B)"]) for r in rows] == [
+        ("v1_one_element", "k<int>", "8")
+    ]
+
+
 def test_functions_have_names():
-    assert page._function("void (anonymous namespace)::rows<float, 4>(Args)") == "rows<float, 4>"
+    assert families.function("void (anonymous namespace)::rows<float, 4>(Args)") == "rows<float, 4>"
 
 
 @pytest.mark.parametrize("archs", [(), ("sm_90a",), ("sm_80", "sm_90a")])

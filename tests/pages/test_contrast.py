@@ -35,6 +35,16 @@ def test_words_keep_the_contrast_of_normal_text(theme):
     assert contrast(c["ink"], c["paper"]) > 7 and contrast(c["muted"], c["paper"]) > 4.5
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_popovers_have_the_colour_scheme_of_the_page(draw, monkeypatch, theme):
+    """They lie outside the element that has it, and the headings of a table ask for it."""
+    from pages._ui.widgets import style
+
+    monkeypatch.setattr(style, "theme", lambda: theme)
+    styles = "".join(e.proto.body for e in draw("help").get("html"))
+    assert f'[data-testid="stPopoverBody"] {{ color-scheme: {theme} }}' in styles
+
+
 def test_ours_are_orange_and_peers_are_not():
     ours = {colours.colour(f"v{n}_x") for n in range(1, 8)} | {colours.colour("cpu"), colours.colour("auto")}
     peers = {colours.colour(n) for n in ("eager", "sdpa", "flex", "torch_matmul", "compile", "cudnn")}

@@ -110,7 +110,7 @@ def test_traverse_shows_the_schemes_and_submits(draw, some, profiles, monkeypatc
     monkeypatch.setattr(
         runs.submit, "submit", lambda kind, spec, title="": asked.append((kind, spec)) or some["traverse"].id
     )
-    at.number_input(key="fusion/limit").set_value(7)
+    at.text_input(key="fusion/limit/typed").set_value("7")
     next(box for box in at.selectbox if box.label == "measured by").set_value(WORKERS)
     next(b for b in at.button if b.label == "Start sweep").click()
     calm(at.run())
@@ -127,7 +127,7 @@ def test_the_records_of_a_traverse_are_read_once(draw, some, monkeypatch):
     read, records = [], folder.records
     monkeypatch.setattr(folder, "records", lambda path: read.append(path.name) or records(path))
     at = draw("fusion", part="Sweep", **SETTING)
-    at.number_input(key="fusion/limit").set_value(7)
+    at.text_input(key="fusion/limit/typed").set_value("7")
     calm(at.run())
     assert read.count(some["traverse"].id) == 1
 

@@ -76,20 +76,20 @@ def test_what_is_chosen_is_what_is_asked(draw, asked):
 def test_the_url_restores_everything(draw, asked):
     first = draw("kernels", op="softmax")
     names = [p.name for p in ops.load("softmax").PARAMETERS]
-    widget(first.number_input, f"{names[0]}, typed").set_value(33)
+    widget(first.text_input, f"{names[0]}, typed").set_value("33")
     calm(first.run())
     again = draw("kernels", **query(first))
-    assert query(again) == query(first) and widget(again.number_input, f"{names[0]}, typed").value == 33
+    assert query(again) == query(first) and widget(again.text_input, f"{names[0]}, typed").value == "33"
 
 
 def test_slider_and_box_follow_each_other(draw):
     at = draw("kernels")
-    widget(at.number_input, "sequence, typed").set_value(777)
+    widget(at.text_input, "sequence, typed").set_value("777")
     calm(at.run())
     assert widget(at.select_slider, "sequence").value == 777
     widget(at.select_slider, "sequence").set_value(1024)
     calm(at.run())
-    assert widget(at.number_input, "sequence, typed").value == 1024 and query(at)["seq"] == "1024"
+    assert widget(at.text_input, "sequence, typed").value == "1024" and query(at)["seq"] == "1024"
 
 
 def test_a_sweep_is_one_run_over_its_values_in_order(draw, asked):
@@ -234,7 +234,7 @@ def test_a_second_click_starts_nothing(draw, asked, monkeypatch):
     )
     press(at, "Run")
     assert len(asked) == 1
-    widget(at.number_input, "n, typed").set_value(12345)
+    widget(at.text_input, "n, typed").set_value("12345")
     calm(at.run())
     press(at, "Run")
     assert len(asked) == 2
@@ -290,7 +290,7 @@ def test_an_empty_page_shows_the_recorded_case_nearest_to_what_is_chosen(draw, p
     folders.write(profiles / "recorded", run, records)
     at = draw("kernels", mask="bigbird", seq="3000")
     assert widget(at.selectbox, "case").value == "seq=4096, mask=bigbird"
-    widget(at.number_input, "sequence, typed").set_value(300)
+    widget(at.text_input, "sequence, typed").set_value("300")
     assert widget(calm(at.run()).selectbox, "case").value == "seq=512, mask=bigbird"
     assert "Closest recorded run" in said(at.caption)
 
@@ -329,8 +329,8 @@ def test_a_run_that_is_opened_fills_the_form_and_what_differs_is_said(draw, aske
     run = synthetic.run(spec=spec)
     folders.write(profiles, run, [record])
     at = draw("kernels", run=run.id)
-    assert query(at)["op"] == "add" and widget(at.number_input, "n, typed").value == 777 and not at.info
-    widget(at.number_input, "n, typed").set_value(500)
+    assert query(at)["op"] == "add" and widget(at.text_input, "n, typed").value == "777" and not at.info
+    widget(at.text_input, "n, typed").set_value("500")
     calm(at.run())
     assert "other settings than the form's: n 777 instead of 500" in said(at.info)
     press(at, "Measure this")

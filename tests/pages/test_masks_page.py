@@ -65,11 +65,11 @@ def test_parameters_follow_the_length_until_they_are_moved(draw):
     at = draw("masks", mask="longformer", seq="1024")
     window = "masks/mask/longformer/window"
     assert at.session_state[window] == 64 and "mask" in query(at) and query(at)["mask"] == "longformer"
-    at.number_input(key="masks/seq").set_value(4096)
+    at.text_input(key="masks/seq/typed").set_value("4096")
     assert calm(at.run()).session_state[window] == 128, "the default of the new length"
-    at.number_input(key=window).set_value(10)
+    at.text_input(key=f"{window}/typed").set_value("10")
     assert query(calm(at.run()))["mask"] == "longformer:window=10"
-    at.number_input(key="masks/seq").set_value(1024)
+    at.text_input(key="masks/seq/typed").set_value("1024")
     assert calm(at.run()).session_state[window] == 10 and query(at)["mask"] == "longformer:window=10"
 
 
@@ -80,9 +80,9 @@ def test_parameters_follow_the_length_until_they_are_moved(draw):
 def test_a_number_out_of_bounds_is_refused_and_nothing_else_is_lost(draw, box, was):
     at = draw("masks", seq="128", mask="sliding_window:left=3,right=4", **{"with": "longformer:window=5"})
     before = query(at)
-    at.number_input(key=f"masks/{box}").set_value(-5).run()
+    at.text_input(key=f"masks/{box}/typed").set_value("-5").run()
     assert "not -5" in at.error[0].value.replace("\\", "") and not at.metric
-    at.number_input(key=f"masks/{box}").set_value(was)
+    at.text_input(key=f"masks/{box}/typed").set_value(str(was))
     assert query(calm(at.run())) == before and not at.error
 
 

@@ -294,7 +294,7 @@ def test_a_run_of_a_config_file_is_shown_before_the_file_is_confirmed(
     next(b for b in at.button if b.label == "Use it").click()
     calm(at.run())
     assert not at.warning and "2.00× eager" in said(at.markdown)
-    assert query(at)["run"] == run.id and widget(at.number_input, "sequence, typed").value == 48
+    assert query(at)["run"] == run.id and widget(at.text_input, "sequence, typed").value == "48"
 
 
 def test_a_model_by_its_config_file(draw, described_here, tmp_path):

@@ -225,7 +225,7 @@ def test_the_roofline_has_requested_and_moved_bytes(draw, there):
         and rows.loc["minimum", "time (µs)"] == 90
     )
     assert "data sheet of H200 SXM" in figures(at) and "minimum" in figures(at)
-    at.number_input(key=f"profiler/{NCU}/mhz").set_value(877)
+    at.text_input(key=f"profiler/{NCU}/mhz/typed").set_value("877")
     assert "898 GB/s" in said(calm(at.run()).markdown), "877 MHz × 4096 bit × 2"
 
 

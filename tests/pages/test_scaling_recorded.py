@@ -15,14 +15,14 @@ from pages._ui.scaling import tables
 @pytest.mark.usefixtures("recorded")
 def test_settings_of_predictions_belong_to_the_run_on_show(draw):
     """A batch chosen for one run says nothing of the next one, of another model."""
-    batch = lambda at: [n.value for n in at.number_input if n.key.endswith("/p_batch")]  # noqa: E731
+    batch = lambda at: [n.value for n in at.text_input if n.key.endswith("/p_batch/typed")]  # noqa: E731
     at = draw("scaling", model="bert-base", view="predicted layouts", p_batch="768", p_memory="40")
-    assert batch(at) == [768] and query(at)["p_batch"] == "768"
+    assert batch(at) == ["768"] and query(at)["p_batch"] == "768"
     calm(at.selectbox(key="scaling/model").set_value("llama3-8b").run())
-    assert batch(at) == [8] and not {"p_batch", "p_memory"} & set(query(at))
-    (own,) = [n for n in at.number_input if n.key.endswith("/p_batch")]
-    calm(own.set_value(4).run())
-    assert batch(at) == [4] and "4 sequences of 2,048 tokens" in said(at.markdown)
+    assert batch(at) == ["8"] and not {"p_batch", "p_memory"} & set(query(at))
+    (own,) = [n for n in at.text_input if n.key.endswith("/p_batch/typed")]
+    calm(own.set_value("4").run())
+    assert batch(at) == ["4"] and "4 sequences of 2,048 tokens" in said(at.markdown)
 
 
 @pytest.mark.usefixtures("recorded")

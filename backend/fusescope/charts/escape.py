@@ -13,6 +13,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from fusescope.analysis.kernel_names import base
+from fusescope.charts import template
 
 _LISTED = 10_000  # elements of an array
 _LINK = re.compile(r"<(?=\s*/?\s*a\b)", re.IGNORECASE)
@@ -59,13 +60,17 @@ class Shown(go.Figure):
         return self._whole
 
 
-def shown(fig: go.Figure, **layout: Any) -> Shown:
-    """The figure without links, with what it does not say itself of ``layout``. Made once for a figure, which
-    must not be changed then: plotly copies and searches a whole figure whenever it is asked for it."""
+def shown(fig: go.Figure, characters: int | None = None, **layout: Any) -> Shown:
+    """The figure without links, with what it does not say itself of ``layout``; ``characters``: of a line of
+    its subtitle. Made once for a figure, which must not be changed then: plotly copies and searches a whole
+    figure whenever it is asked for it."""
     kept = vars(fig).setdefault("_shown", {})
-    key = tuple(layout.items())
+    key = (characters, *layout.items())
     if key not in kept:
-        whole, _ = _inert(_lists(fig.to_plotly_json()))
+        whole = _lists(fig.to_plotly_json())
+        if characters:
+            whole["layout"] = template.fitted(whole["layout"], characters)
+        whole, _ = _inert(whole)
         kept[key] = Shown(whole | {"layout": layout | whole["layout"]})
     return kept[key]
 

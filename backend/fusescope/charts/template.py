@@ -23,6 +23,7 @@ TOP = 66
 FONT = "'Source Sans', 'Source Sans 3', 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"  # the page's first
 _LINE = 21  # pixels of one more line of a title, which plotly sets at the height of the largest
 _SUBTITLE = 58  # characters that fit under the title of the narrowest chart (about 350 px)
+_TITLE = 0.7  # of a subtitle's characters, those of a title that fit into the same width
 
 
 def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 380) -> go.Figure:
@@ -35,7 +36,7 @@ def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 3
     arrays count as other data: give lists.)
     """
     c = THEMES[theme]
-    subtitle = "<br>".join(wrapped(line) for line in subtitle.split("<br>"))
+    given, subtitle = subtitle, _lines(subtitle, _SUBTITLE)
     axis = dict(
         gridcolor=c["grid"],
         linecolor=c["line"],
@@ -76,11 +77,38 @@ def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 3
         showlegend=False,
         bargap=0.35,
         datarevision=1,
+        meta=dict(title=title, subtitle=given),
         modebar=dict(bgcolor="rgba(0,0,0,0)", color=c["muted"], activecolor=c["ink"]),
     )
     fig = go.Figure(layout=layout)  # a third of the time that update_layout takes
     fig.layout.template = None  # plotly's own, which a figure gets otherwise
     return fig
+
+
+def fitted(layout: dict, characters: int) -> dict:
+    """The layout of a figure for a chart whose subtitle has room for so many characters a line: title and
+    subtitle are wrapped anew, and height and margin follow, so that the plot keeps its size."""
+    meta, now = layout.get("meta") or {}, layout.get("title", {}).get("text") or ""
+    title, subtitle = meta.get("title", ""), meta.get("subtitle", "")
+    old = _lines(subtitle, _SUBTITLE)
+    if not title or not now.startswith(f"<b>{title}</b>") or old not in now:
+        return layout  # the chart has another title by now
+    head, rest = wrapped(title, int(_TITLE * characters)), now[len(f"<b>{title}</b>") :]
+    text = f"<b>{head}</b>" + (rest.replace(old, _lines(subtitle, characters), 1) if old else rest)
+    more = _LINE * (text.count("<br>") - now.count("<br>"))
+    if not more:
+        return layout
+    height = layout["height"] + more
+    top = (1 - layout["title"]["y"]) * layout["height"]
+    return layout | {
+        "title": layout["title"] | {"text": text, "y": 1 - top / height},
+        "margin": layout["margin"] | {"t": layout["margin"]["t"] + more},
+        "height": height,
+    }
+
+
+def _lines(subtitle: str, width: int) -> str:
+    return "<br>".join(wrapped(line, width) for line in subtitle.split("<br>"))
 
 
 def join(*parts: str) -> str:

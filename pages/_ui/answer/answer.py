@@ -29,7 +29,7 @@ def draw(state: url.State, run_id: str, dimmed: bool = False, link: bool = True,
     ``first``: the case to open it with, as ``tables.cases`` names it."""
     run, records = run_data.read(run_id), run_data.records(run_id)
     if not run.live:
-        heading(run, link=link)
+        heading(run, link=link, dimmed=dimmed)
     sentence = sentence_box(dimmed)
     busy.banner(run, records, functools.partial(matching.follow, state.page))
     workers.draw(run, records)
@@ -52,10 +52,12 @@ def draw(state: url.State, run_id: str, dimmed: bool = False, link: bool = True,
             views.draw(fields.view(state, "view", views.NAMES), shown)
 
 
-def heading(run: Run, before: str = "", link: bool = True, why: bool = True) -> None:
+def heading(run: Run, before: str = "", link: bool = True, why: bool = True, dimmed: bool = False) -> None:
     """Name, state, device and date of the run in one line, with the badge of a recorded one; ``why``: and why
-    it did not finish."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    it did not finish. ``dimmed``: it is not what the current settings ask for, and the line begins so."""
+    before = f"Result of an earlier run: {before}" if dimmed else before
+    key = "old_answer_heading" if dimmed else None
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=key):
         st.markdown(f"**{before}{md(run_name(run))}**")
         if run.recorded:
             st.badge(f"recorded on {md(run.device_name)}", color="blue")
@@ -175,9 +177,10 @@ def look(run: Run, records: list[Record], case: str, over: str | None = None) ->
     return views.Look(run, records, rows, baseline, captions.context(run, clock=False), style.theme(), one)
 
 
-def sentence_box(dimmed: bool = False):
-    """Where ``headline`` puts its sentence: above cautions and choices, drawn before it is known."""
-    return st.container(key="old_answer_sentence" if dimmed else None)
+def sentence_box(dimmed: bool = False, box=st):
+    """Where ``headline`` puts its sentence, in ``box``: above cautions and choices, drawn before it is
+    known."""
+    return box.container(key="old_answer_sentence" if dimmed else None)
 
 
 def headline(look: views.Look, box=None) -> None:

@@ -13,7 +13,7 @@ from fusescope.core.errors import RunError
 from fusescope.core.records import Run
 from fusescope.jobs import submit
 from pages._ui.answer import form_query, nearest, workers
-from pages._ui.app import callbacks, run_data, url
+from pages._ui.app import run_data, url
 from pages._ui.forms import busy
 from pages._ui.widgets.text import md
 
@@ -40,6 +40,7 @@ def shown(
     machine's newest of ``op``, where one is given; None without any. ``called``: what a run of the kind is
     called."""
     key = state.seed("run_id", state.query.get("run"))
+    pressed = st.session_state.pop(_pressed(state.page), False) or pressed
     if pressed and spec and not _running(st.session_state[key], spec, names):
         start(state.page, kind, spec)
     if st.session_state[key] and not _of_kind(state, st.session_state[key], kind, called):
@@ -68,7 +69,18 @@ def follow(page: str, run_id: str) -> None:
         st.query_params.from_dict({"run": run_id})
 
 
-def first(title: str, page: str, kind: str, spec: Mapping | None, compared: str = "implementations") -> None:
+def _pressed(page: str) -> str:
+    """Where the session keeps that a button next to a result asks for a run."""
+    return f"{page}/pressed"
+
+
+def _press(page: str) -> None:
+    """As pressing Run: the next drawing starts what the form says then (a callback, which would itself have
+    the settings of the drawing before, without what was typed since)."""
+    st.session_state[_pressed(page)] = True
+
+
+def first(title: str, page: str, spec: Mapping | None, compared: str = "implementations") -> None:
     """The empty state: three steps and one button; ``compared``: what the form has to choose from."""
     st.markdown(
         f"**{title}** has not been measured here yet.\n"
@@ -81,8 +93,8 @@ def first(title: str, page: str, kind: str, spec: Mapping | None, compared: str 
         type="primary",
         disabled=spec is None,
         key="empty/run",
-        on_click=callbacks.careful(start),
-        args=(page, kind, spec),
+        on_click=_press,
+        args=(page,),
     )
 
 
@@ -112,22 +124,32 @@ def _case(run: Run, name: str | None) -> Mapping | None:
     return rows[0].case if rows else None
 
 
-def notice(
-    state: url.State, kind: str, run: Run, spec: Mapping | None, names: Names, asked: Mapping | None = None
+def earlier(
+    state: url.State, run: Run, spec: Mapping | None, names: Names, asked: Mapping | None = None
 ) -> bool:
+    """Whether the run on show is not what the form asks for: it has other settings, or stands in for a run
+    that was cancelled before any result. A recorded one says itself where it is from. Arguments as for
+    ``notice``."""
+    stands_in = st.session_state.get(f"{state.page}/run_id") not in (None, run.id)
+    return not run.recorded and (stands_in or differs(run, asked or spec, names) is not None)
+
+
+def notice(
+    state: url.State, run: Run, spec: Mapping | None, names: Names, asked: Mapping | None = None
+) -> None:
     """One line where the run on show is not the result for the current settings, with the buttons that make
-    them agree: measure these, or take those of the run. Whether there is one. ``asked``: the
-    form's settings where ``spec`` is what can be measured of them here, or None."""
+    them agree: measure these, or take those of the run. ``asked``: the form's settings where ``spec`` is what
+    can be measured of them here, or None."""
     text = differs(run, asked or spec, names)
     if text is None:
-        return False
+        return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.info(text)
         st.button(
             "Measure this",
             key=f"differs/measure/{run.id}",
-            on_click=callbacks.careful(start),
-            args=(state.page, kind, spec),
+            on_click=_press,
+            args=(state.page,),
             help="Run the comparison with the settings of the form",
             disabled=bool(state.unconfirmed) or spec is None,
         )
@@ -137,7 +159,6 @@ def notice(
             help="Fill the form with the settings of this run",
         ):
             st.switch_page(f"pages/{state.page}.py", query_params={"run": run.id})
-    return True
 
 
 def differs(run: Run, spec: Mapping | None, names: Names) -> str | None:

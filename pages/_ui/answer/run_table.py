@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from fusescope.search.learning.found import NAME
 from fusescope.store import library, profile, tables, timeline
 from pages._ui.answer import run_facts, selfcheck
 from pages._ui.app import run_data, url
-from pages._ui.widgets import cell_text, elements, html_table
+from pages._ui.widgets import cell_text, elements, html_table, screen
 from pages._ui.widgets.text import run_name, status_text
 
 _OPEN, _OPENED = "open", "runs/opened"
@@ -54,12 +54,17 @@ def select(
     rows = [n for n, run in enumerate(found) if run.id in ticked]
     ids = tuple(run.id for run in found)
     own = f"{key}/{hash(ids)}"  # a tick belongs to a run, not to a line
+    data, widths = frame(found, columns).assign(open=_OPEN), _WIDTHS
+    if columns is None and screen.narrow():
+        data, widths = _decisive_first(data), _WIDTHS | _NARROW_WIDTHS
+        rest = [name for name in data.columns if name not in (_OPEN, *_DECISIVE)]
+        elements.note(f"Swipe the table sideways for {', '.join(rest)}.")
     event = st.dataframe(
-        _fitting(frame(found, columns).assign(open=_OPEN)),
+        _fitting(data, widths),
         hide_index=True,
         width="stretch",
         key=own,
-        column_config=_config(f"{own}/open", ids),
+        column_config=_config(f"{own}/open", ids, widths),
         on_select="rerun",
         selection_mode="multi-row",
         selection_default={"selection": {"rows": rows}},
@@ -183,13 +188,21 @@ _BRIEF = ("run", "result", "shapes", "status", "when")
 
 _WIDTHS = {"run": 298, "result": 238, "shapes": 150, "mask": 68, "dtype": 62, "took": 82, "status": 90}
 _WIDTHS |= {"when": 122, "device": 76, "kind": 60, "source": 90, "tags": 70}
+_DECISIVE = ("run", "best speed-up", "device")
+"""The columns of a narrow screen; the others are out of sight behind them."""
+_NARROW_WIDTHS = {"run": 140}
 _SIDES = 16  # pixels of a cell that hold no text
 _SPARE = 8  # of a long name, whose letters are only estimated
 
 
-def _fitting(data: pd.DataFrame) -> pd.DataFrame:
+def _decisive_first(data: pd.DataFrame) -> pd.DataFrame:
+    first = [name for name in (_OPEN, *_DECISIVE) if name in data.columns]
+    return data[[*first, *(name for name in data.columns if name not in first)]]
+
+
+def _fitting(data: pd.DataFrame, widths: Mapping[str, int]) -> pd.DataFrame:
     """The texts as far as their columns have room; names keep where they differ, results what was counted."""
-    wide = {name: _WIDTHS[name] - _SIDES for name in data.columns if name in _WIDTHS}
+    wide = {name: widths[name] - _SIDES for name in data.columns if name in widths}
     fitting = {name: data[name].map(partial(cell_text.cut, most=most)) for name, most in wide.items()}
     if "run" in wide:
         fitting["run"] = cell_text.apart(list(data["run"]), wide["run"] - _SPARE)
@@ -204,7 +217,7 @@ def _counted(text: object, most: int) -> object:
     return cell_text.keep_end(text, mark + counts, most, 0.85) if mark else cell_text.cut(text, most)
 
 
-def _config(key: str, ids: Sequence[str]) -> dict:
+def _config(key: str, ids: Sequence[str], widths: Mapping[str, int]) -> dict:
     """``key``: of the clicks on the buttons that open the runs ``ids``. A link would open a tab of its own,
     on the second click."""
     return {
@@ -214,5 +227,5 @@ def _config(key: str, ids: Sequence[str]) -> dict:
         "best speed-up": st.column_config.NumberColumn(
             "best", help="largest speed-up that was proven in any case", format="%.3g×", width=58
         ),
-        **{name: st.column_config.TextColumn(name, width=width) for name, width in _WIDTHS.items()},
+        **{name: st.column_config.TextColumn(name, width=width) for name, width in widths.items()},
     }

@@ -163,15 +163,15 @@ def here(state: State) -> str:
 
 def one_of(allowed: Iterable) -> Callable[[str], Any]:
     """A reader that takes only these."""
-    return _reader(Parameter("", "choice", choices=tuple(allowed)))
+    return reader(Parameter("", "choice", choices=tuple(allowed)))
 
 
 def whole(low: int | None = None, high: int | None = None) -> Callable[[str], int]:
     """A reader of integers within bounds."""
-    return _reader(Parameter("", "int", low=low, high=high))
+    return reader(Parameter("", "int", low=low, high=high))
 
 
-def _reader(parameter: Parameter) -> Callable[[str], Any]:
+def reader(parameter: Parameter) -> Callable[[str], Any]:
     """A reader whose ValueError is the parameter's rule."""
 
     def read(text: str) -> Any:

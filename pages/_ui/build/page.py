@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import streamlit as st
 
 from fusescope.charts import captions, numbers
@@ -12,7 +11,6 @@ from fusescope.core.sources import ARCHS
 from fusescope.jobs import submit
 from pages._ui.app import callbacks, device, findings, jobs, redraw, run_data, url
 from pages._ui.build import families
-from pages._ui.forms import fields
 from pages._ui.widgets import elements
 from pages._ui.widgets.text import md, status_text
 
@@ -134,47 +132,22 @@ def verdict() -> None:
     findings.everything(found)
 
 
-def resources(state: url.State, targets: tuple[str, ...]) -> None:
-    """Registers, shared memory, spills, stack of every kernel, for the chosen architectures."""
-    done = families.built(targets)
-    rows = []
-    for v in done.variants if done else ():
-        for r in v.resources:
-            rows.append(
-                {
-                    "family": v.family,
-                    "kernel": v.variant,
-                    "arch": v.arch,
-                    "function": _function(r.name),
-                    "registers": r.registers,
-                    "static shared (B)": r.shared,
-                    "spills (B)": r.spills,
-                    "stack (B)": r.stack,
-                    "barriers": r.barriers,
-                }
-            )
-    st.subheader("Compiler figures", anchor=False)
+def resources(targets: tuple[str, ...]) -> None:
+    """What does not compile; and registers, shared memory, spills, stack of every kernel, folded."""
     for family, kernels in families.states(targets).items():
         for kernel, known in kernels.items():
             if known["status"] == "failed":
                 st.error(f"**{family}/{kernel}** does not compile: {md(known['error'])}")
-    if not rows:
+    data = families.table(v for own in families.objects(targets).values() for v in own)
+    if data.empty:
         st.caption(
             f"No CUDA kernel is built for {' and '.join(targets)} yet."
             if targets
-            else "CPU kernels have no such figures. Choose an architecture at the left; no GPU is needed."
+            else "CPU kernels have no compiler figures. Choose an architecture; no GPU is needed."
         )
         return
-    data = pd.DataFrame(rows)
-    family = fields.view(state, "family", ["all", *sorted(data["family"].unique())])
-    shown = data if family == "all" else data[data["family"] == family]
-    elements.table(shown, "resources", height=min(420, 40 + 36 * len(shown)))
-    elements.note(
-        "From ptxas, per `__global__` function. Dynamic shared memory is set at launch and not included."
-    )
-
-
-def _function(name: str) -> str:
-    """A demangled name without its argument list and return type."""
-    plain = name.replace("(anonymous namespace)::", "").removeprefix("void ")
-    return plain.partition("(")[0][:80]
+    with st.expander("Compiler figures of all kernels"):
+        elements.table(data, "resources", height=min(420, 40 + 36 * len(data)))
+        elements.note(
+            "From ptxas, per `__global__` function. Dynamic shared memory is set at launch and not included."
+        )

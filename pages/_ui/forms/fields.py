@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
 
 from fusescope.charts import glossary
 from fusescope.core.records import Run
+from fusescope.core.schema import Parameter
 from pages._ui.app import url
 from pages._ui.forms import linked
-from pages._ui.widgets import told
+from pages._ui.widgets import number_box, told
+from pages._ui.widgets.text import md
 
 NARROW = 96
 """Pixels of the smallest box."""
@@ -75,25 +78,67 @@ def whole(
     box: Any = st,
     **settings,
 ) -> int:
-    """A whole number in a box. One that is not between ``low`` and ``high`` is shown, returned, and for
-    ``refuse`` to refuse: a box with bounds of its own would quietly keep the number before."""
-    key = state.seed(name, default, url.whole(low, high), scope)
-    value = box.number_input(label, step=1, key=key, **settings)
-    if within(state, label, value, low, high):
+    """A whole number from ``low`` to ``high`` in a box. What is typed and is none is for ``refuse`` to
+    refuse."""
+    parameter = Parameter(label, "int", low=low, high=high)
+    return kept(state, name, label, parameter, default, scope, box, **settings)
+
+
+def perhaps(
+    state: url.State,
+    name: str,
+    label: str,
+    low: int | None,
+    high: int | None,
+    scope: str = "",
+    box: Any = st,
+    **settings,
+) -> int | None:
+    """The same in a box that is empty at first and may stay so: None."""
+    parameter = Parameter(label, "int", None, low=low, high=high)
+    return kept(state, name, label, parameter, None, scope, box, **settings)
+
+
+def kept(
+    state: url.State,
+    name: str,
+    label: str,
+    parameter: Parameter,
+    default: number_box.Number,
+    scope: str = "",
+    box: Any = st,
+    **settings,
+) -> Any:
+    """A number in a box, as the parameter reads it, and in the URL unless it is the default."""
+    key = state.seed(name, default, url.reader(parameter), scope)
+    value, good = number(state, label, key, parameter, box, said=box is st, **settings)
+    if good:
         state.keep(name, value, default)
     return value
 
 
-def within(state: url.State, label: str, value: int, low: int, high: int) -> bool:
-    """Whether a value lies within its bounds; one that does not is noted."""
-    if low <= value <= high:
-        return True
-    state.refused.append(f"{label} must be from {low:,} to {high:,}, not {value:,}")
-    return False
+def number(
+    state: url.State,
+    label: str,
+    key: str,
+    parameter: Parameter,
+    box: Any = st,
+    said: bool = False,
+    **settings,
+) -> tuple[Any, bool]:
+    """A box for the number that the session has under ``key``; and whether it shows it: what is typed and is
+    no such number is for ``refuse`` to refuse. ``said``: and is refused under the box, too, for which a row
+    of boxes has no room."""
+    value, wrong = number_box.draw(label, key, parameter, box, fresh=state.opened, **settings)
+    if wrong:
+        state.refused.append(wrong)
+    if wrong and said:
+        st.caption(f":red[{md(wrong)}]")
+    return value, not wrong
 
 
 def refuse(state: url.State) -> None:
-    """ValueError where a box above shows a number that is out of bounds."""
+    """ValueError where a box above shows what is no number, or one that is out of bounds."""
     if state.refused:
         raise ValueError("; ".join(state.refused))
 
@@ -121,10 +166,10 @@ def path(state: url.State, name: str, label: str, scope: str = "", box: Any = st
     return given
 
 
-def slider(label: str, options: Iterable, key: str, kind: type = int, **settings) -> Any:
-    """A slider over typical values with a box next to it that takes any: whichever moved last decides. The
-    value is in the session under ``key``, for the caller to refuse where it is out of bounds."""
-    known = sorted({*options, st.session_state[key]})
+def slider(state: url.State, label: str, key: str, parameter: Parameter, **settings) -> tuple[Any, bool]:
+    """A slider over the typical values of a parameter with a box next to it that takes any: whichever moved
+    last decides. Returns as ``number`` does."""
+    known = sorted({*parameter.typical, st.session_state[key]})
     linked, offered = f"{key}/slider", f"{key}/offered"
     if st.session_state.get(offered) != known:  # the browser counts places, and this one may have moved
         st.session_state.pop(linked, None)
@@ -136,13 +181,8 @@ def slider(label: str, options: Iterable, key: str, kind: type = int, **settings
             st.select_slider(label, known, key=linked, on_change=copy, args=(linked, key), **settings)
         else:
             st.caption(label, **settings)
-    return number(f"{label}, typed", key, kind, right, label_visibility="collapsed")
-
-
-def number(label: str, key: str, kind: type, box: Any = st, **settings) -> Any:
-    """A box for the number that the session has under ``key``."""
-    form = {"step": 1} if kind is int else {"step": 0.01, "format": "%.4g"}
-    return box.number_input(label, key=key, **form, **settings)
+    named = replace(parameter, name=label)
+    return number(state, f"{label}, typed", key, named, right, said=True, label_visibility="collapsed")
 
 
 def width(label: str) -> int:

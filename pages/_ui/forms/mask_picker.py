@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -58,13 +59,13 @@ def choose(
             _formula(definition)
             if definition.PARAMETERS:
                 with st.popover("Parameters", width="stretch"):
-                    text = _parameters(home, definition, size)
+                    text = _parameters(state, home, definition, size)
             else:
                 text = name
     else:
         place = st.container()
         _formula(masks.definition(name))
-        text = _parameters(home, masks.definition(name), size)
+        text = _parameters(state, home, masks.definition(name), size)
     if text is not None:
         masks.parse(text)
         state.keep(slot, text, start)
@@ -93,7 +94,7 @@ def line(
     else:
         boxes = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
         try:
-            text = _parameters(home, definition, size, boxes)
+            text = _parameters(state, home, definition, size, boxes)
             masks.parse(text)
         except ValueError as error:
             state.refused.append(str(error))
@@ -204,13 +205,15 @@ def _formula_text(definition) -> str:
     return "all positions kept" if definition.FORMULA == "always" else f"keep where {definition.FORMULA}"
 
 
-def _parameters(home: str, definition, size: int, boxes: DeltaGenerator | None = None) -> str:
+def _parameters(
+    state: url.State, home: str, definition, size: int, boxes: DeltaGenerator | None = None
+) -> str:
     """The mask's text: its name and the parameters that differ from their defaults. ValueError for what is
     out of bounds, once all widgets are drawn: small ones in ``boxes``, if any."""
     parts, refused = [], []
     for p in definition.PARAMETERS:
         default = _length(p, size) if p.default is REQUIRED else p.default_for(size)
-        given = _widget(f"{home}/{definition.NAME}/{p.name}", p, default, boxes)
+        given = _widget(state, f"{home}/{definition.NAME}/{p.name}", p, default, boxes)
         try:
             value = p.read(given)
         except ValueError as error:
@@ -228,7 +231,7 @@ def _length(p: Parameter, size: int) -> Any:
     return p.check([max(1, size * 6 // 10)] if p.kind.startswith("ints") else p.low)
 
 
-def _widget(key: str, p: Parameter, default: Any, boxes: DeltaGenerator | None) -> Any:
+def _widget(state: url.State, key: str, p: Parameter, default: Any, boxes: DeltaGenerator | None) -> Any:
     """What the widget of a parameter shows, as ``Parameter.read`` takes it. Until it is touched it follows
     the default, which depends on the length."""
     shown = p.write(default) if p.kind.startswith("ints") else default
@@ -247,10 +250,12 @@ def _widget(key: str, p: Parameter, default: Any, boxes: DeltaGenerator | None) 
     kind = float if p.kind == "float" else int
     if type(session[key]) is not kind:  # 5 where the parameter takes 0.5, too
         session[key] = kind(session[key])
-    if boxes is not None:
-        return fields.number(label, key, kind, boxes, help=help_text, width=fields.width(label))
     typical = {kind(t) for t in p.typical} | {kind(default)}
-    return fields.slider(label, typical, key, kind, help=help_text)
+    needed = replace(p, default=REQUIRED, typical=tuple(typical))
+    if boxes is not None:
+        small = {"help": help_text, "width": fields.width(label)}
+        return fields.number(state, label, key, replace(needed, name=label), boxes, **small)[0]
+    return fields.slider(state, label, key, needed, help=help_text)[0]
 
 
 @st.cache_data(max_entries=64, show_spinner=False)

@@ -9,8 +9,11 @@ from fusescope.charts import numbers
 from fusescope.charts.escape import shown
 from fusescope.charts.numbers import plural
 from fusescope.charts.profile import occupancy as stairs
+from fusescope.core.schema import Parameter
 from pages._ui.app import cached_chart, url
-from pages._ui.widgets import style, told
+from pages._ui.forms import fields
+from pages._ui.widgets import screen, style, told
+from pages._ui.widgets.text import md, sentence
 
 _CCS = [f"{a}.{b}" for a, b in LIMITS]
 _BLOCKS = list(range(32, 1025, 32))
@@ -34,12 +37,17 @@ def what_if(state: url.State, start: dict, label: str) -> None:
         block = st.select_slider("threads per block", _BLOCKS, key=f"{key}/block")
     with c:
         registers = st.slider("registers per thread", 16, 255, key=f"{key}/registers")
-    with d:
-        static = st.number_input("static shared (B)", 0, limits.opt_in, step=1024, key=f"{key}/static")
-    with e:
-        dynamic = st.number_input("dynamic shared (B)", 0, limits.opt_in, step=1024, key=f"{key}/dynamic")
+    boxes = {"static": d, "dynamic": e}
+    static, dynamic = (
+        _shared(state, name, f"{key}/{name}", limits.opt_in, box) for name, box in boxes.items()
+    )
     for name in ("cc", "block", "registers", "static", "dynamic"):
         state.keep(name, st.session_state[f"{key}/{name}"])
+    try:
+        fields.refuse(state)
+    except ValueError as error:
+        st.error(md(sentence(error)))
+        return
     now = theoretical(cc, block, registers, static, dynamic)
     st.markdown(
         f"**{numbers.percent(now.occupancy)}** theoretical occupancy: {plural(now.active_blocks, 'block')}, "
@@ -55,14 +63,21 @@ def what_if(state: url.State, start: dict, label: str) -> None:
     )
 
 
+def _shared(state: url.State, name: str, key: str, most: int, box) -> int:
+    """Bytes of shared memory in a box."""
+    label = f"{name} shared (B)"
+    return fields.number(state, label, key, Parameter(label, "int", low=0, high=most), box)[0]
+
+
 def _stairs(cc: str, block: int, registers: int, static: int, dynamic: int) -> None:
     chosen, theme = (cc, block, registers, static, dynamic), style.theme()
     settings = dict(theme=None, width="stretch", config={"displayModeBar": False})
     left, right = st.columns(2)
+    room = screen.characters(0.5)
     by_registers = cached_chart.once(("occ/registers", *chosen, theme), lambda: _by_registers(*chosen, theme))
-    left.plotly_chart(shown(by_registers), key="occ/registers", **settings)
+    left.plotly_chart(shown(by_registers, room), key="occ/registers", **settings)
     by_block = cached_chart.once(("occ/block", *chosen, theme), lambda: _by_block(*chosen, theme))
-    right.plotly_chart(shown(by_block), key="occ/block", **settings)
+    right.plotly_chart(shown(by_block, room), key="occ/block", **settings)
 
 
 def _by_registers(cc, block, registers, static, dynamic, theme):

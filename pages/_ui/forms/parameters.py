@@ -88,9 +88,10 @@ def _one(state: url.State, op: str, p: Parameter, swept: bool, picture: Callable
 def _whole(state: url.State, op: str, p: Parameter) -> int:
     if not p.typical:
         return fields.whole(state, p.name, label(p), p.low, p.high, p.default, op, help=p.help)
-    key = state.seed(p.name, p.default, url.whole(p.low, p.high), op)
-    value = fields.slider(label(p), p.typical, key, help=p.help)
-    state.keep(p.name, value, p.default)
+    key = state.seed(p.name, p.default, url.reader(p), op)
+    value, good = fields.slider(state, label(p), key, p, help=p.help)
+    if good:
+        state.keep(p.name, value, p.default)
     return value
 
 
@@ -115,8 +116,6 @@ def _several(state: url.State, op: str, p: Parameter) -> list[int]:
 
 
 def _derived(state: url.State, op: str, p: Parameter) -> dict[str, list[Any]]:
-    key = state.seed(p.name, None, url.whole(p.low, p.high), op)
     absent = p.default_help or "derived"
-    value = st.number_input(label(p), value=None, step=1, key=key, help=p.help, placeholder=absent)
-    state.keep(p.name, value)
+    value = fields.perhaps(state, p.name, label(p), p.low, p.high, op, help=p.help, placeholder=absent)
     return {} if value is None else {p.name: [value]}

@@ -9,9 +9,11 @@ import streamlit as st
 from fusescope.charts.fusion import progress
 from fusescope.search.learning import explore
 from pages._ui.app import background, cached_chart, url
+from pages._ui.forms import fields
 from pages._ui.fusion import runs
 from pages._ui.fusion.runs import Layer
 from pages._ui.widgets import elements, style
+from pages._ui.widgets.text import md, sentence
 
 _FEWEST = 40  # schemes: a search among fewer says nothing
 
@@ -34,16 +36,17 @@ def draw(state: url.State, asked: Layer) -> None:
             ["guided", "evolutionary", "random"],
             key="fusion/replayed",
         )
-        most = b.number_input(
-            "evaluations",
-            2,
-            len(truth),
-            min(len(truth), max(20, len(truth) // 10)),
-            key=f"fusion/replay_most/{run.id}",
-        )
-        seed = c.number_input("seed", 0, 10_000, key=state.seed("seed", 0, url.whole(0, 10_000)))
+        state.scopes.add(run.id)
+        usual = min(len(truth), max(20, len(truth) // 10))
+        most = fields.whole(state, "replay_most", "evaluations", 2, len(truth), usual, run.id, b)
+        seed = fields.whole(state, "seed", "seed", 0, 10_000, 0, box=c)
         mark = (run.id, len(truth), tuple(chosen), most, seed)
-        if st.button("Replay", key="fusion/replay_go", disabled=not chosen):
+        try:
+            fields.refuse(state)
+        except ValueError as error:
+            st.error(md(sentence(error)))
+            chosen = []
+        if st.button("Replay", key="fusion/replay_go", disabled=not chosen) and chosen:
             st.session_state["fusion/replay_mark"] = mark
         if st.session_state.get("fusion/replay_mark") != mark:
             return

@@ -16,7 +16,7 @@ from fusescope.search.learning import cost_model, pairs
 from pages._ui.app import background, cached_chart, url
 from pages._ui.fusion import runs, scheme
 from pages._ui.fusion.runs import Layer
-from pages._ui.widgets import elements, style
+from pages._ui.widgets import elements, screen, style
 
 _AT_ONCE = 2000
 """Pairs up to which the cost model is trained automatically, unless a job measures meanwhile."""
@@ -113,18 +113,20 @@ def _learned(state: url.State, model: cost_model.CostModel, mark: str, caption: 
     _predicted(model, threshold)
     theme = style.theme()
     row = st.container(horizontal=True, gap="medium")
+    room = screen.characters(pixels=385)
     with row, st.container(width=385):
         points = seen["points"]
         fig = cached_chart.once(
             ("against", mark, round(threshold, 6), theme),
             lambda: predictions.against_measured(points, threshold, caption, theme),
         )
-        elements.chart(fig, f"cost-model-{mark}-points", lambda: pd.DataFrame(points))
+        elements.chart(fig, f"cost-model-{mark}-points", lambda: pd.DataFrame(points), characters=room)
     with row, st.container(width=385):
         fig = cached_chart.once(
             ("importance", mark, theme), lambda: predictions.importance(model.importance, caption, theme)
         )
-        elements.chart(fig, f"cost-model-{mark}-importance", lambda: pd.DataFrame(model.importance))
+        importance = lambda: pd.DataFrame(model.importance)  # noqa: E731
+        elements.chart(fig, f"cost-model-{mark}-importance", importance, characters=room)
     st.download_button(
         "Save cost model",
         data=lambda: json.dumps(model.to_json(), allow_nan=False),

@@ -30,6 +30,7 @@ def form(state: url.State) -> Layer | None:
     try:
         values = parameters.draw(state, _SCOPE, _parameters(usual), None, place.append)
         setting = Setting(device=usual.device, **{name: value[0] for name, value in values.items()})
+        fields.refuse(state)
         linked.refuse(state)
     except (ValueError, TypeError, OSError) as error:
         st.error(md(sentence(error)))

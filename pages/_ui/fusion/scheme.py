@@ -14,7 +14,7 @@ from fusescope.jobs import submit
 from fusescope.search import encoding
 from fusescope.search.scheme import codegen, layer
 from fusescope.search.scheme.setting import Setting
-from pages._ui.app import cached_chart, callbacks, url
+from pages._ui.app import cached_chart, url
 from pages._ui.fusion import place, runs, verdict
 from pages._ui.fusion.runs import Layer
 from pages._ui.widgets import elements, html_table, style, told
@@ -241,13 +241,12 @@ def _measured(asked: Layer, canonical: str) -> None:
         st.markdown(
             f"**{numbers.time(r.ms)}**{gain} · {md(run.device_name)} · [run]({url.link('runs', run=run.id)})"
         )
-    st.button(
+    if st.button(
         "Check and time",
         key="fusion/measure",
-        on_click=callbacks.careful(_measure),
-        args=(asked.setting, canonical),
         help="Check against the unfused layer in float64, then time it with the baselines",
-    )
+    ):
+        _measure(asked.setting, canonical)
 
 
 def _measure(setting: Setting, canonical: str) -> None:

@@ -18,9 +18,10 @@ from fusescope.search.learning import explore
 from fusescope.search.scheme.setting import Setting
 from pages._ui.answer import answer, workers
 from pages._ui.app import cached_chart, jobs, url
+from pages._ui.forms import fields
 from pages._ui.fusion import compare, place, runs, scheme
 from pages._ui.fusion.runs import Layer
-from pages._ui.widgets import elements, style
+from pages._ui.widgets import elements, screen, style
 from pages._ui.widgets.text import device_text, md, sentence
 
 _FEWEST = 20  # schemes: fewer cannot separate the attention and 14 boundaries
@@ -54,24 +55,19 @@ def _form(state: url.State, setting: Setting) -> None:
         key = state.seed("strategy", names[0], url.one_of(names))
         said = "\n\n".join(f"**{n}**: {what}" for n, what in explore.STRATEGIES.items())
         strategy = st.selectbox("strategy", names, key=key, help=said, width=170)
-        key = state.seed("evaluations", 100, url.whole(1, 1 << 15))
-        evaluations = st.number_input(
-            "evaluations", 1, 1 << 15, key=key, help="Most schemes to measure", width=140
-        )
-        key = state.seed("seconds", 0, url.whole(0, 36_000))
-        seconds = st.number_input("seconds", 0, 36_000, key=key, help="Time limit; 0: none", width=140)
-    for name, value, default in (
-        ("strategy", strategy, names[0]),
-        ("evaluations", evaluations, 100),
-        ("seconds", seconds, 0),
-    ):
-        state.keep(name, value, default)
+    state.keep("strategy", strategy, names[0])
+    narrow = {"box": row, "width": 140}
+    evaluations = fields.whole(
+        state, "evaluations", "evaluations", 1, 1 << 15, 100, help="Most schemes to measure", **narrow
+    )
+    seconds = fields.whole(state, "seconds", "seconds", 0, 36_000, 0, help="Time limit; 0: none", **narrow)
     spec = setting.spec() | {
         "strategy": strategy,
         "evaluations": evaluations,
         "seconds": float(seconds) if seconds else None,
     }
     try:
+        fields.refuse(state)
         workers.choose(state)
         spec |= workers.chosen(state.page, "search")
         submit.validate("search", spec)
@@ -161,9 +157,8 @@ def _result(run: Run, found: dict, here: bool) -> None:
             ("gains", run.id, str(gains), style.theme()),
             lambda: explain.gains(gains, _GAINS, runs.caption(run), style.theme()),
         )
-        elements.chart(
-            fig, f"{run.id}-gains", lambda: pd.DataFrame([{"over": n, **s} for n, s in gains.items() if s])
-        )
+        rows = lambda: pd.DataFrame([{"over": n, **s} for n, s in gains.items() if s])  # noqa: E731
+        elements.chart(fig, f"{run.id}-gains", rows, characters=screen.characters(pixels=520))
     if said := _in_sweep(run, best["code"]):
         st.caption(said)
 

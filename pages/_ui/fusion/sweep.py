@@ -16,6 +16,7 @@ from fusescope.search import encoding
 from fusescope.search.learning import pairs
 from pages._ui.answer import answer, workers
 from pages._ui.app import cached_chart, device, jobs, url
+from pages._ui.forms import fields
 from pages._ui.fusion import place, runs, scheme
 from pages._ui.fusion.runs import Layer
 from pages._ui.widgets import elements, style
@@ -50,16 +51,15 @@ def _form(state: url.State, asked: Layer) -> None:
         key = state.seed("ranges", _DEFAULTS)
         said = "First and last code of each range, inclusive, as values or 16 bits"
         text = st.text_input("ranges", key=key, help=said, width=300)
-        key = state.seed("limit", 200, url.whole(1, 1 << 15))
-        limit = st.number_input(
-            "at most", 1, 1 << 15, key=key, help="Most schemes, sampled evenly from the ranges", width=140
-        )
+    said = "Most schemes, sampled evenly from the ranges"
+    limit = fields.whole(state, "limit", "at most", 1, 1 << 15, 200, box=row, help=said, width=140)
     key = state.seed("segments", device.is_gpu(), lambda given: given == "yes")
     segments = st.checkbox(
         "also time each segment alone", key=key, help="Breaks a scheme's time down; takes longer"
     )
     state.keep("segments", "yes" if segments else "no", "yes" if device.is_gpu() else "no")
     try:
+        fields.refuse(state)
         workers.choose(state)
         ranges = _ranges(text)
         count = min(limit, distinct(tuple(map(tuple, ranges))))
@@ -70,7 +70,6 @@ def _form(state: url.State, asked: Layer) -> None:
         st.error(md(f"{str(error)[0].upper()}{str(error)[1:]}"))
         spec, count = None, 0
     state.keep("ranges", text, _DEFAULTS)
-    state.keep("limit", limit, 200)
     pressed = row.button(
         "Start sweep", type="primary", disabled=spec is None, key="fusion/traverse_go", shortcut="Ctrl+Enter"
     )

@@ -1,4 +1,5 @@
-"""The HTML that a browser opens first: Streamlit's own with two things added, so that it is drawn sooner.
+"""The HTML that a browser opens first: Streamlit's own with two things added, so that it is drawn sooner, and
+a cookie that says how wide the window is.
 
 Streamlit's page asks ``<page>/_stcore/health`` (a 404 for every page but home), then ``/_stcore/health`` and
 host-config, and only then connects. A script tells it beforehand where the server is and what host-config
@@ -15,11 +16,15 @@ from pathlib import Path
 
 import streamlit
 
-from pages._ui.widgets import site
+from pages._ui.widgets import screen, site
 
 STATIC = Path(streamlit.__file__).parent / "static"
-_PARTS = ("PlotlyChart", "Selectbox", "ButtonGroup", "PageLink", "NumberInput", "TextInput", "Html")
+_PARTS = ("PlotlyChart", "Selectbox", "ButtonGroup", "PageLink", "TextInput", "Html")
 """Streamlit's chunks of the elements that pages begin with; one that a version does not have is left out."""
+_WIDTH = (
+    "(()=>{{const say=()=>{{document.cookie={name}+{path}.replace('{{}}',innerWidth)}};"
+    "say();addEventListener('resize',say)}})();"
+)
 _IMPORTED = re.compile(r"""from\s*["']\./([\w.-]+\.js)["']""")
 _HEAD = 1 << 14  # characters of a chunk that hold its imports
 
@@ -43,7 +48,9 @@ def scripts() -> list[str]:
 def _told() -> str:
     """Nobody may frame the app from elsewhere, so the one origin whose messages count is its own; Streamlit
     takes no empty list here."""
+    path = json.dumps(f"={{}};path={site.root()}/;samesite=strict")
     return (
+        f"{_WIDTH.format(name=json.dumps(screen.COOKIE), path=path)}"
         f"window.__streamlit={{BACKEND_BASE_URL:location.origin+{json.dumps(site.root() + '/')},"
         "HOST_CONFIG:{allowedOrigins:[location.origin],useExternalAuthToken:false,"
         "enableCustomParentMessages:false,enforceDownloadInNewTab:false,metricsUrl:'',"

@@ -50,24 +50,8 @@ def _box(state: url.State, op: str, p: Parameter, box: Any) -> Any:
     if p.kind == "text" and p.typical:
         return fields.pick(state, p.name, label, p.typical, p.default, **scoped)
     if p.kind == "int" and p.name in _FOLLOWS:
-        return _derived(state, op, p, box)
+        follows = scoped | {"width": fields.NARROW, "placeholder": _FOLLOWS[p.name]}
+        return fields.perhaps(state, p.name, label, p.low, p.high, **follows)
     if p.kind == "int" and p.default is not None:
         return fields.whole(state, p.name, label, p.low, p.high, p.default, **scoped)
     return None
-
-
-def _derived(state: url.State, op: str, p: Parameter, box: Any) -> int | None:
-    key = state.seed(p.name, None, url.whole(p.low, p.high), op)
-    value = box.number_input(
-        parameters.label(p),
-        value=None,
-        step=1,
-        key=key,
-        width=fields.NARROW,
-        placeholder=_FOLLOWS[p.name],
-        help=p.help,
-    )
-    if value is None or not fields.within(state, parameters.label(p), value, p.low, p.high):
-        return value
-    state.keep(p.name, value)
-    return value

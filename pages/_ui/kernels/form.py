@@ -59,8 +59,9 @@ def draw(state: url.State) -> tuple[str, BenchSpec | None, bool]:
             spec = BenchSpec(
                 op, tuple(chosen), tuple(cases), baseline, dtype, device.current(), cache, **certain
             )
-    with run_panel.collect(problems):
-        linked.refuse(state)
+    for refuse in (fields.refuse, linked.refuse):
+        with run_panel.collect(problems):
+            refuse(state)
     spec = None if problems else spec
     with top:
         pressed = run_panel.draw(

@@ -41,7 +41,7 @@ def draw(state: url.State) -> None:
     with st.container(border=True, key="own"):
         row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
         name, op, found = _function(state, row, problems)
-        pressed = row.button("Compare mine with eager", type="primary", key="own/run", shortcut="Ctrl+Enter")
+        button = row.container(width="content")  # filled last: a number of the shape may be refused
         if name:
             linked.ask(state, _FILE, [name])
         said = st.container(gap="xsmall")
@@ -53,6 +53,8 @@ def draw(state: url.State) -> None:
             linked.refuse(state)
             if name and cases and not problems:
                 spec = BenchSpec(op, (_EAGER, name), tuple(cases), _EAGER, dtype, device.current(), "both")
+        go = {"type": "primary", "key": "own/run", "shortcut": "Ctrl+Enter", "disabled": bool(state.refused)}
+        pressed = button.button("Compare mine with eager", **go)
     with st.container(key="result"):
         json = spec and spec.to_json()
         run_id = matching.shown(state, "bench", None, json, pressed, page.COMPARED, "a benchmark")

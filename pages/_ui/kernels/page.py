@@ -23,7 +23,7 @@ def result(state: url.State, op: str, spec: BenchSpec | None, pressed: bool) -> 
     json, where = spec and spec.to_json(), nearest.recorded_on(state)
     run_id = matching.shown(state, "bench", op, json, pressed, COMPARED, "a benchmark")
     if run_id is None:
-        matching.first(ops.load(op).TITLE, "kernels", "bench", json)
+        matching.first(ops.load(op).TITLE, "kernels", json)
         _recording(state, op, json, where)
     else:
         of_run(state, run_id, json)
@@ -39,8 +39,8 @@ def of_run(state: url.State, run_id: str, json: Mapping | None) -> None:
     if st.session_state[before] and run_data.exists(st.session_state[before]):
         state.keep("before", st.session_state[before])
         edit_loop.comparison(run, records, st.session_state[before])
-    other = matching.notice(state, "bench", run, json, COMPARED)
-    answer.draw(state, run_id, dimmed=other and not run.recorded)
+    matching.notice(state, run, json, COMPARED)
+    answer.draw(state, run_id, dimmed=matching.earlier(state, run, json, COMPARED))
     last = st.session_state.get("kernels/previous")
     if run.live and not records and last and last != run_id and run_data.exists(last):
         answer.previous(last)

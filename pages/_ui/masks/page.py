@@ -14,7 +14,7 @@ from PIL import Image
 from fusescope import masks
 from fusescope.charts.escape import shown
 from fusescope.charts.masks import picture, thumbnail
-from fusescope.core.schema import REQUIRED
+from fusescope.core.schema import REQUIRED, Parameter
 from pages._ui.app import cached_chart, url
 from pages._ui.forms import fields, mask_files, mask_picker, run_panel
 from pages._ui.masks import facts, stats, upload, views
@@ -38,7 +38,7 @@ class Choice:
 
 
 def form(state: url.State) -> Choice | None:
-    """Sizes and masks; None while no mask is chosen or a box shows what is out of bounds."""
+    """Sizes and masks; None while no mask is chosen or a box shows what is refused."""
     problems: list[str] = []
     texts: list[str | None] = []
     seq_q = _size(state, "seq", "queries", 4096)
@@ -46,12 +46,11 @@ def form(state: url.State) -> Choice | None:
     seq_k = seq_q if equal else _size(state, "seq_k", "keys", seq_q)
     if not equal:
         state.keep("seq_k", seq_k)
-    with run_panel.collect(problems):
-        fields.refuse(state)
-    size = min(max(1, seq_k), _LONGEST)
     for slot, start, label in (("mask", _START, "mask"), ("with", mask_picker.NONE, "Compare with")):
         with run_panel.collect(problems):
-            texts.append(mask_picker.choose(state, slot, size, start, label)[0])
+            texts.append(mask_picker.choose(state, slot, seq_k, start, label)[0])
+    with run_panel.collect(problems):
+        fields.refuse(state)
     with st.expander("Upload a matrix"):
         upload.draw(partial(mask_picker.take_file, "masks", "mask"))
     for problem in problems:
@@ -153,9 +152,10 @@ def title(text: str) -> str:
 
 
 def _size(state: url.State, name: str, label: str, default: int) -> int:
-    key = state.seed(name, default, url.whole(1, _LONGEST))
-    value = fields.slider(label, _SEQS, key)
-    if fields.within(state, label, value, 1, _LONGEST) and name != "seq_k":
+    size = Parameter(name, "int", low=1, high=_LONGEST, typical=_SEQS)
+    key = state.seed(name, default, url.reader(size))
+    value, good = fields.slider(state, label, key, size)
+    if good and name != "seq_k":
         state.keep(name, value, default)
     return value
 

@@ -14,7 +14,7 @@ from fusescope.core.records import DTYPES, Run
 from fusescope.jobs import submit
 from fusescope.store import library, tables
 from pages._ui.answer import answer
-from pages._ui.app import callbacks, device, jobs, run_data, url
+from pages._ui.app import device, jobs, run_data, url
 from pages._ui.forms import fields, linked
 from pages._ui.masks import scores_report
 from pages._ui.widgets.text import md
@@ -29,15 +29,9 @@ def draw(state: url.State, look) -> None:
     spec, problem = _form(state, look)
     left, right = st.columns([2, 3], vertical_alignment="center")
     with left:
-        st.button(
-            "Analyse attention scores",
-            type="primary",
-            key="masks/scores_run",
-            disabled=spec is None,
-            width="stretch",
-            on_click=callbacks.careful(_submit),
-            args=(spec,),
-        )
+        go = {"type": "primary", "disabled": spec is None, "key": "masks/scores_run", "width": "stretch"}
+        if st.button("Analyse attention scores", **go) and spec:
+            st.session_state["masks/scores_shown"] = submit.submit("scores", spec)
     with right:
         if problem:
             st.error(md(problem))
@@ -133,10 +127,6 @@ def _form(state: url.State, look) -> tuple[dict[str, Any] | None, str]:
         return submit.validate("scores", spec), ""
     except (ValueError, TypeError) as error:
         return None, str(error)
-
-
-def _submit(spec: dict) -> None:
-    st.session_state["masks/scores_shown"] = submit.submit("scores", spec)
 
 
 def _line(run: Run) -> str:

@@ -14,7 +14,7 @@ from fusescope.charts.masks import scores
 from fusescope.core.records import Run
 from pages._ui.app import cached_chart, url
 from pages._ui.forms import fields
-from pages._ui.widgets import elements, style
+from pages._ui.widgets import elements, screen, style
 
 RANDOM = (
     "**Random weights.** Their attention is nearly uniform, so these figures say nothing about a trained "
@@ -170,12 +170,13 @@ def _one_head(state: url.State, run: Run, report: dict[str, Any], subtitle: str,
     layer = report["layers"][names.index(name)]
     number = fields.pick(state, "s_head", "head", range(len(layer["heads"])), box=b)
     h, title = layer["heads"][number], f"head {number}"
+    room = screen.characters(pixels=385)
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=385):
             fig = scores.picture(
                 h["heat"], layer["shape"], layer["side"], f"Probabilities of {title}", subtitle, theme
             )
-            elements.chart(fig, f"{run.id}-heat-{name}-{number}")
+            elements.chart(fig, f"{run.id}-heat-{name}-{number}", characters=room)
         with st.container(width=385):
             counts = pd.DataFrame(
                 {"from": report["bins"][:-1], "to": report["bins"][1:], "elements": h["histogram"]}
@@ -183,7 +184,7 @@ def _one_head(state: url.State, run: Run, report: dict[str, Any], subtitle: str,
             fig = scores.histogram(
                 h["histogram"], h["zeros"], report["bins"], f"Distribution in {title}", subtitle, theme
             )
-            elements.chart(fig, f"{run.id}-sizes-{name}-{number}", counts)
+            elements.chart(fig, f"{run.id}-sizes-{name}-{number}", counts, characters=room)
             st.caption(
                 f"Entropy {numbers.three(h['entropy'])} of at most {numbers.three(h['most_bits'])} bits. "
                 "The picture shows the first sequence."

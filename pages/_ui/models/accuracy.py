@@ -16,7 +16,7 @@ from fusescope.core.records import DTYPES, Run
 from fusescope.jobs import submit
 from fusescope.store import library, tables
 from pages._ui.answer import answer
-from pages._ui.app import cached_chart, callbacks, device, jobs, run_data, url
+from pages._ui.app import cached_chart, device, jobs, run_data, url
 from pages._ui.forms import fields
 from pages._ui.models.form import Choice
 from pages._ui.widgets import elements, style
@@ -83,7 +83,7 @@ def _form(state: url.State, choice: Choice) -> None:
         help="Queries, keys, values, scores, probabilities, context",
     )
     spec = None
-    if choice.cases and choice.modes and dtypes:
+    if choice.cases and choice.modes and dtypes and not (state.unconfirmed or state.refused):
         spec = {
             "model": choice.model,
             "case": choice.cases[-1],
@@ -93,21 +93,17 @@ def _form(state: url.State, choice: Choice) -> None:
             "inside": inside,
         }
     with right:
-        st.button(
+        pressed = st.button(
             "Check accuracy",
-            disabled=spec is None or bool(state.unconfirmed),
+            disabled=spec is None,
             key="models/judge_run",
-            on_click=callbacks.careful(_submit),
-            args=(spec,),
             width="stretch",
             help="Each mode against float64 with its own weights, on the last case of the form",
         )
+    if pressed and spec:
+        st.session_state["models/judge_shown"] = submit.submit("accuracy", spec)
     if spec and any(w not in _HOOKED for w in choice.modes):
         elements.note("Compiled and captured modes hide their modules; only their output is checked.")
-
-
-def _submit(spec: dict) -> None:
-    st.session_state["models/judge_shown"] = submit.submit("accuracy", spec)
 
 
 def _report(state: url.State, run: Run, entries: list[dict], other: str) -> None:

@@ -85,8 +85,9 @@ def draw(state: url.State) -> Choice | None:
     with run_panel.collect(problems):
         for case in choice.cases:
             models.check_memory(name, case, dtype, device.current(), choice.checkpoint)
-    with run_panel.collect(problems):
-        linked.refuse(state)
+    for refuse in (fields.refuse, linked.refuse):
+        with run_panel.collect(problems):
+            refuse(state)
     cost = ""
     if choice.cases and choice.modes and not problems:
         spec = BenchSpec(

@@ -19,7 +19,7 @@ from fusescope.store import library
 from pages._ui.answer import answer
 from pages._ui.app import cached_chart, run_data, url
 from pages._ui.forms import fields
-from pages._ui.widgets import elements, style
+from pages._ui.widgets import elements, screen, style
 from pages._ui.widgets.text import device_text
 
 _MOST = 200  # newest runs that are read
@@ -50,7 +50,10 @@ def draw(state: url.State) -> None:
     theme, subtitle = style.theme(), template.join(device_text(name), dtype)
     key = ("models", name, dtype, mode, theme, stamps)
     fig = cached_chart.once(key, lambda: matrix.figure(found, subtitle, theme))
-    with st.container(key="wide-chart"):
+    if narrow := screen.narrow() and bool(found):
+        elements.table(matrix.table(found), "models-by-line", why={})
+    box = st.expander("As a map, scrolled sideways") if narrow else st.container()
+    with box, st.container(key="wide-chart"):
         elements.chart(
             fig,
             "models-by-shape",

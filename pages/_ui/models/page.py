@@ -42,16 +42,17 @@ def result(state: url.State, choice: Choice) -> None:
         several_devices.draw(choice.op)
     if run_id:
         run, records = run_data.read(run_id), run_data.records(run_id)
+        asked = choice.spec and {**choice.spec, "cases": choice.whole}  # a recorded run may have all layers
+        dimmed = matching.earlier(state, run, choice.spec, _COMPARED, asked)
         if run.live:
             answer.follow(run_id, answer.ALL, "execution modes")
         else:
-            answer.heading(run)
+            answer.heading(run, dimmed=dimmed)
         box = st.container()
         workers.draw(run, records)
-        asked = choice.spec and {**choice.spec, "cases": choice.whole}  # a recorded run may have all layers
-        other = not stand_in and matching.notice(state, "model", run, choice.spec, _COMPARED, asked)
-        dimmed = other and not run.recorded
-        sentence = box.container(key="old_answer_sentence" if dimmed else None)
+        if not stand_in:
+            matching.notice(state, run, choice.spec, _COMPARED, asked)
+        sentence = answer.sentence_box(dimmed, box)
         with box:
             several_devices.draw(choice.op)
         if records:
@@ -106,7 +107,7 @@ def able(run: Run) -> list[str]:
 def _recorded(choice: Choice, where: str | None) -> Found | None:
     """Nothing has been measured here yet: one sentence, one button, and the recorded case nearest to the
     settings, on the device ``where`` if any."""
-    matching.first(models.title(choice.model), "models", "model", choice.spec, "execution modes")
+    matching.first(models.title(choice.model), "models", choice.spec, "execution modes")
     spec = {"op": choice.op, "cases": choice.whole, "dtype": choice.dtype}
     found = nearest.find(nearest.of_spec(spec, where), recorded=True)
     if found is None:

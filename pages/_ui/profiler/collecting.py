@@ -8,9 +8,8 @@ from fusescope import models, ops
 from fusescope.charts.colours import short
 from fusescope.core.records import DTYPES
 from fusescope.jobs import submit
-from pages._ui.app import callbacks, device, url
+from pages._ui.app import device, url
 from pages._ui.forms import fields, implementations, linked, mask_picker, parameters
-from pages._ui.profiler import data
 from pages._ui.widgets.text import md, sentence
 
 TOOLS = {"torch.profiler": "trace", "Nsight Compute": "ncu", "Nsight Systems": "nsys"}
@@ -41,14 +40,9 @@ def draw(state: url.State) -> None:
         if spec is None:
             return
         reason = _why_not(kind, spec | extra)
-        st.button(
-            "Profile",
-            type="primary",
-            key="profiler/go",
-            disabled=reason is not None,
-            on_click=callbacks.careful(_submit),
-            args=(kind, spec | extra),
-        )
+        go = st.button("Profile", type="primary", key="profiler/go", disabled=reason is not None)
+        if go and not reason:
+            st.switch_page("pages/profiler.py", query_params={"run": submit.submit(kind, spec | extra)})
         if reason:
             st.warning(md(reason))
         st.code(_command(kind, spec | extra), language=None, wrap_lines=True)
@@ -93,6 +87,7 @@ def _form(state: url.State) -> dict:
         with place[0]:
             mask_picker.thumbnail(str(case[mask]), int(case["seq"]), int(case.get("seq_k") or case["seq"]))
     implementations.unavailable(listed)
+    fields.refuse(state)
     linked.refuse(state)
     return {"op": op, "impl": impl, "case": case, "dtype": dtype, "device": where}
 
@@ -124,10 +119,6 @@ def _why_not(kind: str, spec: dict) -> str | None:
     except (ValueError, TypeError, OSError) as error:
         return sentence(error)
     return None
-
-
-def _submit(kind: str, spec: dict) -> None:
-    data.opened(submit.submit(kind, spec))
 
 
 def _command(kind: str, spec: dict) -> str:

@@ -47,9 +47,9 @@ def result(state: url.State, choice: Choice) -> None:
     if run.live:
         jobs.follow(run_id, answer.heading, _growing, cancel=True)
         return
-    answer.heading(run)
+    answer.heading(run, dimmed=matching.earlier(state, run, choice.spec, COMPARED, choice.asked))
     busy.banner(run, records, functools.partial(matching.follow, state.page))
-    matching.notice(state, "parallel", run, choice.spec, COMPARED, choice.asked)
+    matching.notice(state, run, choice.spec, COMPARED, choice.asked)
     if not records:
         st.caption("This run ended before any result.")
         return

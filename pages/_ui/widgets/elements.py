@@ -11,7 +11,7 @@ import streamlit as st
 from fusescope.charts import glossary, numbers, template
 from fusescope.charts.escape import shown
 from fusescope.core.foreign.text import cell
-from pages._ui.widgets import html_table, reading
+from pages._ui.widgets import html_table, reading, screen
 
 _IMAGE = "image_format"
 CLICKED = {"clickmode": "event+select", "hovermode": "closest", "dragmode": "pan"}
@@ -25,14 +25,16 @@ def chart(
     table: Table | None = None,
     pick: Callable[[str], None] | None = None,
     says: str = "",
+    characters: int | None = None,
 ) -> None:
     """A figure with its data as CSV under it; ``name`` is the file name of what is saved and the element's
     key. pick: called with ``customdata[1]`` of a point that is clicked. says: how to read it, on a click;
-    else what ``reading`` knows of the chart of that title."""
+    else what ``reading`` knows of the chart of that title. characters: of a line of its
+    subtitle, where it has less room than a page's result (``screen.characters``)."""
     image = st.session_state.get(_IMAGE, "png")
     key, settings = f"chart/{name}/{image}", template.config(name, image)
     clicked = {"on_select": lambda: _clicked(key, pick), "selection_mode": "points"} if pick else {}
-    drawn = shown(fig, **CLICKED) if pick else shown(fig)
+    drawn = shown(fig, characters or screen.characters(), **(CLICKED if pick else {}))
     st.plotly_chart(drawn, theme=None, key=key, config=settings, width="stretch", **clicked)
     says = says or reading.of(fig)
     if table is None and not says:

@@ -63,7 +63,7 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 [data-testid="stMarkdownContainer"] pre .token { color: inherit !important; }
 .fs-small a, .fs-table a { color: inherit; }
 .stSelectbox input { text-overflow: ellipsis; }
-.st-key-old_answer, .st-key-old_answer_sentence, .st-key-previous_answer { opacity: .62; }
+[class*="st-key-old_answer"], .st-key-previous_answer { opacity: .62; }
 [data-testid="stFullScreenFrame"] { max-width: round(down, 100%, 1px); }
 .st-key-models-view button { padding-inline: .62rem; }
 .st-key-form { gap: .55rem; }
@@ -111,9 +111,14 @@ kbd { color: inherit !important; opacity: 1 !important; }
 """
 
 
+_POPOVERS = '<style>[data-testid="stPopoverBody"] {{ color-scheme: {} }}</style>'
+"""They lie outside the element that has the page's colour scheme, for which tables ask."""
+
+
 def apply() -> None:
     """Put the style into the page; once a run, by the frame."""
     st.html(_CSS)
+    st.html(_POPOVERS.format(theme()))
 
 
 def theme() -> str:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import pandas as pd
 import plotly.graph_objects as go
 
 from fusescope.analysis import rebase
@@ -115,6 +116,22 @@ def figure(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Fig
     fig.update_layout(margin=dict(t=fig.layout.margin.t + 14))
     axes.room(fig, rows, title=False, bottom=10)
     return fig
+
+
+def table(some: list[Cell]) -> pd.DataFrame:
+    """The cells as lines for a screen too narrow for the figure, what decides first."""
+    lines = [
+        (
+            c.row,
+            c.column,
+            _against(c.verdict, c.ratio),
+            short(c.record.impl),
+            numbers.time(c.record.ms),
+            c.over,
+        )
+        for c in sorted(some, key=lambda c: (c.row, c.size))
+    ]
+    return pd.DataFrame(lines, columns=["model", "batch × seq", "speed-up", "mode", "time", "over"])
 
 
 def summary(some: list[Cell]) -> str:

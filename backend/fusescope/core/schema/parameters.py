@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fusescope.core.schema import written
+
 REQUIRED = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
 """The default of a parameter that must be given."""
 
@@ -76,7 +78,7 @@ class Parameter:
         return self.further(checked) if self.further else checked
 
     def read(self, value: Any) -> Any:
-        """``check`` of a value that may be written as text: "12", "true", "3+5+9"; a text may be a number."""
+        """``check`` of a value that may be text: "12", "16k", "true", "3+5+9"; a text may be a number."""
         if self.kind == "text" and type(value) is int:
             value = str(value)
         if isinstance(value, str):
@@ -246,7 +248,7 @@ def _yes_or_no(text: str) -> bool:
 
 
 def _joined(text: str) -> list[int]:
-    return [int(part) for part in text.split("+")]
+    return [written.whole(part) for part in text.split("+")]
 
 
 def _numbers(value: Any) -> Iterator[float]:
@@ -289,8 +291,8 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "any": lambda value: value,
 }
 _PARSERS: dict[str, Callable[[str], Any]] = {
-    "int": int,
-    "float": float,
+    "int": written.whole,
+    "float": written.real,
     "bool": _yes_or_no,
     "ints": _joined,
     "ints/": lambda text: [_joined(part) for part in text.split("/")] if "/" in text else _joined(text),

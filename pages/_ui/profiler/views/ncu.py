@@ -14,7 +14,7 @@ from pages._ui.forms import fields
 from pages._ui.profiler import counters, join, sentences
 from pages._ui.profiler.data import Profile
 from pages._ui.profiler.views import source
-from pages._ui.widgets import elements, style
+from pages._ui.widgets import elements, screen, style
 from pages._ui.widgets.text import md
 
 _HOW = (
@@ -38,7 +38,8 @@ def draw(state: url.State, found: Profile) -> None:
     data = table(trace, report, rows)
     left, right = st.columns(2, gap="medium")
     with left:
-        elements.chart(ncu.speed_of_light(rows, subtitle, style.theme()), report.name("speed-of-light"), data)
+        fig = ncu.speed_of_light(rows, subtitle, style.theme())
+        elements.chart(fig, report.name("speed-of-light"), data, characters=screen.characters(0.5))
     with right:
         stalls = sentences.rows(report, "ncu_stalls") if report.has("ncu_stalls") else []
         names = {n: r["name"] for n, r in enumerate(rows)}
@@ -46,6 +47,7 @@ def draw(state: url.State, found: Profile) -> None:
             ncu.stalls(stalls, names, subtitle, style.theme()),
             report.name("stalls"),
             pd.DataFrame(stalls) if stalls else None,
+            characters=screen.characters(0.5),
         )
     _memory(state, report, rows, subtitle)
     elements.table(data, report.name("ncu"), height=400, why=sentences.why("ncu_kernels"))

@@ -18,7 +18,7 @@ from pages._ui.profiler import advice, baseline, cost, data, join, sentences
 from pages._ui.profiler.data import Profile
 from pages._ui.profiler.views import ncu, source
 from pages._ui.routes import downloads
-from pages._ui.widgets import elements, html_table, style
+from pages._ui.widgets import elements, html_table, screen, style
 from pages._ui.widgets.text import md
 
 _TOP = 12
@@ -57,7 +57,7 @@ def draw(state: url.State, found: Profile) -> None:
             if parts := data.device_time(str(found.path), found.stamp):
                 rows = steps.rows(rows, parts.steps)
             fig = steps.bars(rows, sentences.subtitle(found), style.theme())
-            elements.chart(fig, found.name("steps"), pd.DataFrame(rows))
+            elements.chart(fig, found.name("steps"), pd.DataFrame(rows), characters=screen.characters(0.6))
         elif found.has("kernels"):
             st.caption("The trace has no steps; torch.profiler's schedule marks them.")
     with right:

@@ -1,0 +1,45 @@
+"""A result that is not what the form asks for says so in its heading: nobody takes it for the new one's."""
+
+import folders
+import pytest
+import synthetic
+from drawn_page import calm, said
+
+OLD, NEW = "20261120-100000-bench-111111", "20261121-100000-bench-222222"
+EARLIER = "Result of an earlier run: "
+
+
+def dimmed(at) -> bool:
+    return any("old_answer_heading" in str(block.proto) for block in _blocks(at.main))
+
+
+def _blocks(block):
+    for child in block.children.values():
+        if hasattr(child, "children"):
+            yield child
+            yield from _blocks(child)
+
+
+@pytest.fixture
+def old(profiles):
+    spec = synthetic.SPEC | {"impls": ["eager", "cpu"], "baseline": "eager", "dtype": "float32"}
+    spec |= {"device": "cpu", "cache": "both"}
+    run = synthetic.run(OLD, title="the old one", spec=spec)
+    folders.write(profiles, run, synthetic.point())
+    return run
+
+
+def test_after_a_cancelled_run_the_one_before_is_called_so(draw, profiles, old):
+    empty = synthetic.run(NEW, status="cancelled", reason="by user")
+    folders.write(profiles, empty, [])
+    at = draw("kernels", op="attention", run=NEW)
+    assert "cancelled before any result" in said(at.caption)
+    assert f"{EARLIER}the old one" in said(at.markdown) and dimmed(at)
+
+
+def test_with_other_settings_it_is_called_so(draw, old):
+    at = draw("kernels", run=OLD)
+    assert "the old one" in said(at.markdown) and EARLIER not in said(at.markdown) and not dimmed(at)
+    key = next(t.key for t in at.text_input if t.key.endswith("/seq/typed"))
+    calm(at.text_input(key=key).set_value("96").run())
+    assert f"{EARLIER}the old one" in said(at.markdown) and dimmed(at)
