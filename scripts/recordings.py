@@ -138,7 +138,8 @@ class Entry:
         found += ["--json", "--title", self.title, *self._masks()]
         if self.verb in ("bench", "model"):
             count = self.table.get("processes", PROCESSES)
-            found += ["--budget", f"{case_budget_s / count:g}", "--processes", str(count)]
+            budget = self.table.get("case_budget_s", case_budget_s)
+            found += ["--budget", f"{budget / count:g}", "--processes", str(count)]
         if self.traverse:
             found += ["--fresh", "--deadline", f"{left:.0f}"]
             found += ["--after", ",".join(folder.name for folder in self.before)] if self.before else []
