@@ -4,11 +4,13 @@ more).
     .venv/bin/python scripts/profile_tables.py [FOLDER]       FOLDER: runs, default profiles/recorded
 
 Reads artifacts/trace.json.gz, ncu.csv or nsys.sqlite of each run there and writes the same tables next to it
-as an import of that file would; samples of telemetry that stand in its .json become a table, too.
+as an import of that file would; samples of telemetry that stand in its .json become a table, too. A .csv
+whose tables are there is packed as .csv.gz: it is kept as what the tool said, and nothing reads it again.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -26,7 +28,7 @@ from fusescope.profiling.nsight import ncu, nsys  # noqa: E402
 def main(folder: Path) -> int:
     for run in sorted(p.parent for p in folder.glob("*/run.json")):
         artifacts = run / "artifacts"
-        done = [*_profile(artifacts), *_telemetry(artifacts)]
+        done = [*_profile(artifacts), *_telemetry(artifacts), *_packed(artifacts)]
         if done:
             size = sum(f.stat().st_size for f in artifacts.iterdir())
             print(f"{run.name}: {', '.join(done)}; {size // 1024} KiB of artifacts")
@@ -53,6 +55,17 @@ def _profile(artifacts: Path) -> list[str]:
     else:
         return []
     return [f"{count} {name}" for name, count in rows.items() if count]
+
+
+def _packed(artifacts: Path) -> list[str]:
+    """The tool's text files as .gz, where tables of them are there."""
+    if not (artifacts / "summary.json").is_file():
+        return []
+    files = sorted(artifacts.glob("ncu*.csv"))
+    for file in files:
+        file.with_name(file.name + ".gz").write_bytes(gzip.compress(file.read_bytes(), mtime=0))
+        file.unlink()
+    return [f"{file.name} packed" for file in files]
 
 
 def _telemetry(artifacts: Path) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from fusescope.core.paths import ROOT
 from scripts import check_recorded
 
-RUN = "20261122-204759-bench-3caeb4"
+RUN = "20261128-032013-bench-3113d0"
 
 
 @pytest.mark.long
@@ -46,10 +46,10 @@ def lines(home, name: str, keep) -> None:
         (lambda h: (h / "notes.json").unlink(), "it has no title"),
         (lambda h: (h / "run.json").write_text("{"), "it cannot be read"),
         (lambda h: lines(h, "results.jsonl.gz", lambda at, _: at != 3), "1 records are missing"),
-        (lambda h: lines(h, "results.jsonl.gz", lambda at, _: at > 40), "of its 6 cases"),
+        (lambda h: lines(h, "results.jsonl.gz", lambda at, _: at > 40), "of its 11 cases"),
         (
             lambda h: lines(h, "samples.jsonl.gz", lambda _, s: s["impl"] != "sdpa"),
-            "6 times have no raw samples",
+            "11 times have no raw samples",
         ),
     ],
     ids=["cancelled", "title", "torn", "record", "case", "samples"],

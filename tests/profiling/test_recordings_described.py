@@ -82,3 +82,17 @@ def test_a_recording_keeps_what_a_page_shows(tmp_path):
         "summary.json",
     ]
     assert (tmp_path / "results.jsonl.gz").is_file() and not (tmp_path / "results.jsonl").exists()
+
+
+def test_what_tables_were_made_of_is_packed(tmp_path):
+    spec = importlib.util.spec_from_file_location("profile_tables", SCRIPTS / "profile_tables.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    for name, there in (("made", True), ("not-made", False)):
+        artifacts = tmp_path / name / "artifacts"
+        artifacts.mkdir(parents=True)
+        (artifacts / "ncu.csv").write_text("ID,Kernel Name\n")
+        if there:
+            (artifacts / "summary.json").write_text("{}")
+        assert bool(script._packed(artifacts)) == there
+        assert (artifacts / "ncu.csv").exists() != (artifacts / "ncu.csv.gz").exists() == there
