@@ -17,7 +17,7 @@ def box(at, label):
 
 
 @pytest.mark.slow
-def test_the_device_with_most_cells_comes_first_and_the_worst_cell_is_compared(draw, recorded):
+def test_the_device_of_the_documents_comes_first_and_the_worst_cell_is_compared(draw, recorded):
     at = draw("attention")
     assert box(at, "device").value == H200 and "Geometric mean" in said(at.caption)
     cells = grid.of_device(grid.listed(), H200, "float16").cells

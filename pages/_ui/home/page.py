@@ -69,7 +69,7 @@ def _doors(asked: question.Asked | None) -> None:
 
 def _grid(asked: question.Asked) -> None:
     """Our best attention kernel against the best peer by mask and shape, on the device of the question; where
-    none was measured there, on the device with most cells."""
+    none was measured there, on the one that comes first on the page Attention."""
     runs = grid.listed()
     name = asked.device_name
     if not grid.dtypes(runs, name):
