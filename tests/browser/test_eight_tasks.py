@@ -185,15 +185,13 @@ def test_what_limits_a_profile_and_what_to_do(recorded_server, visitor):
 def test_which_of_two_similar_runs_is_better_and_may_they_be_compared(recorded_server, visitor):
     v = visitor(recorded_server)
     v.click("link", "Runs")
-    v.fill("Search", "attention whole blocks")
+    v.fill("Search", "gpt-2 decode")
     v.page.get_by_test_id("stDataFrame").first.wait_for()
-    v.tick(
-        "… (16, 512) and (16, 2048)",
-        "Attention fp16: masks of whole 64 × 64 blocksv5",
-    )
+    v.tick("its matrices still", "GPT-2 fp16, decodefused")
     v.click("button", "Compare", exact=True)
     said = v.sees(re.compile("May B be compared with A?"))
-    alike = [(run, path) for run, path in runs("bench") if "masks of whole 64 × 64 blocks" in run.title]
+    titles = ("GPT-2 fp16, decode", "GPT-2 fp16, decode, its matrices still transposed")
+    alike = [(run, path) for run, path in runs("model") if run.title in titles]
     timed = [{(r.case_key, r.impl) for r in folder.records(p) if r.status == "ok"} for _, p in alike]
     assert len(timed) == 2 and ("A? Yes" in said) == bool(timed[0] & timed[1])
     assert v.actions == 5
