@@ -89,3 +89,10 @@ def test_a_parameter_of_a_mask_is_refused_too(draw, profiles):
     key = next(t.key for t in at.text_input if t.key.endswith("longformer/window/typed"))
     calm(at.text_input(key=key).set_value("8k8").run())
     assert at.button(key="kernels/run").disabled and "window must be" in said(at.error).lower(), box
+
+
+def test_no_recorded_run_is_for_settings_that_are_not_valid(draw, recorded):
+    at = draw("kernels", op="softmax")
+    at.text_input(key="kernels/softmax/rows/typed").set_value("12abc").run()
+    assert "Recorded for these settings" not in said(at.caption)
+    assert "until the settings of the form are valid" in said(at.caption)

@@ -179,3 +179,14 @@ def test_an_example_is_written_and_used(draw, asked, tmp_path, monkeypatch):
 )
 def test_the_operator_is_guessed_by_name_and_parameters(function, stem, op):
     assert own_guess.best([function], stem) == (function, op)
+
+
+def test_an_operator_that_was_chosen_first_is_kept(draw, asked, write):
+    """The path came after the choice, and what was guessed took its place: another operator would have been
+    measured than the one on the screen a moment before."""
+    at = draw("kernels", do="own")
+    widget(at.selectbox, "operator").set_value("layernorm").run()
+    at = fill(at, write("def bias_gelu(x, bias):\n    return x\n"))
+    assert widget(at.selectbox, "operator").value == "layernorm"
+    at = fill(at, write("def softmax(x):\n    return x\n", "other.py"))
+    assert widget(at.selectbox, "operator").value == "softmax", "the next function is guessed again"

@@ -16,7 +16,7 @@ from pages._ui.app import device, run_data, url
 from pages._ui.forms import fields, mask_picker
 from pages._ui.home import operators
 from pages._ui.widgets import told
-from pages._ui.widgets.text import device_text
+from pages._ui.widgets.text import device_text, md
 
 ATTENTION = "attention"
 _FULL, _PADDED = "full", "padded"
@@ -91,7 +91,10 @@ def _where(state: url.State, row, dtypes: Sequence[str], op: str) -> tuple[str, 
     if key in st.session_state and st.session_state[key] == st.session_state.get(before):
         told.tell(key, usual)
     st.session_state[before] = usual
-    return dtype, _pick(row, state, "on", "device", known, usual, 160, _brief)
+    name = _pick(row, state, "on", "device", known, usual, 160, _brief)
+    if name == usual and usual != (first := _first(known)):
+        st.caption(f"Not measured on {md(device_text(first))}: the device is {md(device_text(usual))}.")
+    return dtype, name
 
 
 def _of_operator(state: url.State, op: str, row) -> Asked:
@@ -123,12 +126,17 @@ def _usual(known: list[str], op: str) -> str:
     """The GPU of this machine where anything was measured on one like it; else the preferred one, or another
     GPU on which ``op`` was measured. A processor's few results say little about attention, and would hide
     what a visitor comes for."""
-    measured = run_data.measured()
-    if (device.is_gpu() and any(name == known[0] for _, name in measured)) or _PREFERRED not in known:
-        return known[0]
-    others = [name for subject, name in measured if subject == op and name != known[0]]
+    if (first := _first(known)) == known[0]:
+        return first
+    others = [name for subject, name in run_data.measured() if subject == op and name != known[0]]
     found = [name for name in others if hardware.peaks(name)]
-    return _PREFERRED if _PREFERRED in found or not found else found[0]
+    return first if first in found or not found else found[0]
+
+
+def _first(known: list[str]) -> str:
+    """The device that a question begins with, whatever it is about."""
+    mine = device.is_gpu() and any(name == known[0] for _, name in run_data.measured())
+    return known[0] if mine or _PREFERRED not in known else _PREFERRED
 
 
 def _of_attention(case: Mapping[str, Any], lengths: str, dtype: str, name: str) -> Question:

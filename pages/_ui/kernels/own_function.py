@@ -21,6 +21,8 @@ MODES = {"Compare implementations": "", "Check my function": "own"}
 _EAGER = "eager"
 _FILE, _FUNCTION, _GUESSED = "kernels/own", "kernels/own_function", "kernels/own_guessed"
 _RESOLVED = "kernels/own_resolved"
+_CHOSEN = "kernels/own_operator_chosen"
+"""Whether the operator was chosen by hand since the last function was found."""
 
 
 def mode(state: url.State) -> bool:
@@ -90,7 +92,8 @@ def _function(state: url.State, row, problems: list[str]) -> tuple[str, str, use
     operator = fields.seeded(state, "op", names, "softmax")
     if name and st.session_state.get(_GUESSED) != name:
         st.session_state[_GUESSED] = name
-        if guess and not (state.opened and "op" in state.query):
+        chosen = st.session_state.pop(_CHOSEN, False) or (state.opened and "op" in state.query)
+        if guess and not chosen:
             st.session_state[operator] = guess
     op = row.selectbox(
         "operator",
@@ -98,7 +101,8 @@ def _function(state: url.State, row, problems: list[str]) -> tuple[str, str, use
         key=operator,
         format_func=lambda n: ops.load(n).TITLE,
         width=230,
-        help="What the function computes, guessed from its name and its parameters",
+        on_change=lambda: st.session_state.update({_CHOSEN: True}),
+        help="What the function computes: guessed from its name and parameters unless it is chosen first",
     )
     state.scopes.add(state.query.get("op", op))
     state.keep("op", op)

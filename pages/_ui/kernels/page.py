@@ -61,6 +61,6 @@ def _recording(state: url.State, op: str, json: Mapping | None, where: str | Non
     if found is None:
         st.caption(f"No recorded run of {ops.load(op).TITLE} ships with this checkout.")
         return
-    st.caption(nearest.caption(found))
+    st.caption(nearest.caption(found, valid=json is not None))
     first = nearest.case_name(found) if json and len(json["cases"]) == 1 else None
     answer.draw(state, found.run, first=first or answer.ALL)
