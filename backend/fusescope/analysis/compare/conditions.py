@@ -198,7 +198,8 @@ def _unmatched(base: Source, other: Source, left_out: Collection[str]) -> str:
         hint = f"; leave out “{key}” to match {ratios:,}"
         if not verdicts:
             hint = f"; {ratios:,} match with “{key}” left out, but they are other workloads: no verdict"
-    return f"the two runs have no case in common that both timed{hint}"
+    apart = workloads.apart(base.records, other.records)
+    return f"the two runs have no case in common that both timed{f' ({apart})' if apart else ''}{hint}"
 
 
 def _named(names: tuple[str, ...]) -> str:

@@ -70,6 +70,20 @@ def together(found: Iterable[Unlike | None]) -> Unlike:
     return Unlike(devices, tuple((key, _few(a), _few(b)) for key, (a, b) in values.items()))
 
 
+def apart(base: Iterable[Record], other: Iterable[Record]) -> str:
+    """The parameters that have no value in both: "batch 16 against 1, seq 2048 against 512", "" where each
+    has one or the operators differ."""
+    sides = (list(base), list(other))
+    if len({r.op for side in sides for r in side}) != 1:
+        return ""
+    parts = []
+    for key in dict.fromkeys(k for side in sides for r in side for k in r.case if k not in FOLLOWS):
+        a, b = ({str(_meant(r.case, key)): None for r in side} for side in sides)
+        if not a.keys() & b.keys():
+            parts.append(f"{key} {_few(a)} against {_few(b)}")
+    return ", ".join(parts)
+
+
 def _meant(case, key: str):
     return value(case, key) if key in case or key not in FOLLOWS else case.get(FOLLOWS[key])
 
