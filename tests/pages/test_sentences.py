@@ -68,18 +68,29 @@ def test_list_and_chart_agree_where_the_lowest_time_is_noise():
         ("sdpa", "v5_parts, 146 µs: 5.55× [5.54, 5.61] sdpa (810 µs); next v4_scheduled, 178 µs"),
         (
             "eager",
-            "v5_parts, 146 µs: 13.7× [13.4, 14.0] eager (2.00 ms); next v4_scheduled, 178 µs; fastest peer "
-            "sdpa, 810 µs",
+            "v5_parts, 146 µs: 13.7× [13.4, 14.0] eager (2.00 ms); next v4_scheduled, 178 µs; "
+            "5.55× [5.54, 5.61] the fastest peer, sdpa (810 µs)",
         ),
         (
             "v5_parts",
-            "v5_parts, 146 µs, is the fastest; next v4_scheduled, 178 µs; fastest peer sdpa, 810 µs",
+            "v5_parts, 146 µs, is the fastest; next v4_scheduled, 178 µs; "
+            "5.55× [5.54, 5.61] the fastest peer, sdpa (810 µs)",
         ),
-        ("absent", "v5_parts, 146 µs; next v4_scheduled, 178 µs; fastest peer sdpa, 810 µs"),
+        (
+            "absent",
+            "v5_parts, 146 µs; next v4_scheduled, 178 µs; 5.55× [5.54, 5.61] the fastest peer, sdpa (810 µs)",
+        ),
     ],
 )
 def test_against_another_reference_than_the_baseline(reference, says):
     assert sentences.against([BASE, SLOW, FAST, NEXT], "sdpa", reference) == says
+
+
+def test_a_lead_over_the_fastest_peer_that_is_not_proven_is_none():
+    peer = timed("flash4", 0.15, (5.4, 5.3, 5.7))
+    near = timed("v4_scheduled", 0.148, (5.45, 5.2, 5.7))
+    said = sentences.against([BASE, FAST, near, peer], "sdpa", "sdpa")
+    assert "the fastest peer" not in said and "fastest peer flash4, 150 µs" in said
 
 
 def test_against_names_ours_where_peers_lead():

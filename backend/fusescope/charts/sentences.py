@@ -15,6 +15,7 @@ from fusescope.charts.verdicts import compared_time
 from fusescope.core.records import Record
 
 _FAILED = ("oom", "timeout", "crashed", "error")
+_PEER = "fastest peer"
 
 
 def result(records: list[Record], baseline: str, measured: list[Record] | None = None) -> str:
@@ -95,7 +96,7 @@ def against(
     The paired ratio where the reference is the baseline of the run; else the ratio of the medians. A
     difference that is not proven is no speed-up: "v5_parts has the lowest time, 203 µs, but is inconclusive
     (too noisy) against sdpa (264 µs)". Where two peers lead, our first kernel is named behind them; where two
-    of ours do, the fastest peer.
+    of ours do, the fastest peer and how far the first one is ahead of it.
     more: what stands behind a time, as ", 167 tokens/s".
     """
     time = lambda record: numbers.time(compared_time(record).median) + more(record)  # noqa: E731
@@ -130,10 +131,23 @@ def against(
         named.append(("our fastest", ours))
     peer = next((r for r in rows if kind(r.impl) == "peer"), None)
     if first is not peer and kind(first.impl) == "ours" and peer and peer not in (*said, *rest[:1], known):
-        named.append(("fastest peer", peer))
+        named.append((_PEER, peer))
     if _quantised(first) and (whole := next((r for r in rows if not _quantised(r)), None)):
         named = [("without quantisation", whole), *(pair for pair in named if pair[1] is not whole)]
-    return text + "".join(f"; {word} {short(r.impl)}, {time(r)}" for word, r in named)
+    said = (
+        _peer(first, r, baseline, time(r)) if word == _PEER else f"{word} {short(r.impl)}, {time(r)}"
+        for word, r in named
+    )
+    return "; ".join([text, *said])
+
+
+def _peer(first: Record, peer: Record, baseline: str, took: str) -> str:
+    """ "2.68× [2.66, 2.70] the fastest peer, flex_flash (305 µs)"; "fastest peer sdpa, 264 µs: inconclusive"
+    where the first one is not proven to lead it."""
+    value, word, ends = _over(first, peer, baseline)
+    if word == "faster":
+        return f"{numbers.ratio(value)}{ends} the {_PEER}, {short(peer.impl)} ({took})"
+    return f"{_PEER} {short(peer.impl)}, {took}" + ("" if word == "not compared" else f": {word}")
 
 
 def _quantised(record: Record) -> bool:
