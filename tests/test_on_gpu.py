@@ -57,6 +57,14 @@ def test_no_two_entries_share_a_title():
     assert len({e.title for e in every_entry()}) == len(every_entry())
 
 
+def test_an_entry_may_say_how_long_its_cases_are_sampled(monkeypatch, tmp_path):
+    table = {"title": "a", "seconds": 9, "processes": 2, "bench": ["add", "--case", "n=64"]}
+    for said, budget in (({}, "2.5"), ({"case_budget_s": 20}, "10")):
+        (entry,) = only(monkeypatch, tmp_path, table | said)
+        words = entry.words(100.0, 5.0)
+        assert words[words.index("--budget") + 1] == budget
+
+
 def test_what_is_for_the_processor_is_not_recorded_on_a_gpu(tmp_path):
     everything, on_a_gpu = (
         {e.title for e in recordings.entries(tmp_path, device)} for device in ("cpu", "cuda:1")
