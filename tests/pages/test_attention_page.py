@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import pytest
+import synthetic
 from drawn_page import query, said
 
 from fusescope.charts.bench import attention_grid
@@ -14,6 +15,18 @@ H200 = "NVIDIA H200"
 
 def box(at, label):
     return next(w for w in [*at.selectbox, *at.segmented_control] if w.label == label)
+
+
+def test_the_device_of_the_documents_comes_before_one_with_more_cells():
+    runs = [synthetic.run(f"20261120-10000{n}-bench-abcde{n}") for n in range(3)]
+    names = ["NVIDIA H100 80GB HBM3", H200, "NVIDIA A100"]
+    sizes = [3, 1, 2]
+    runs = [
+        dataclasses.replace(r, spec=r.spec | {"cases": [{}] * n}, environment={"device_name": name})
+        for r, n, name in zip(runs, sizes, names, strict=True)
+    ]
+    assert grid.devices(runs) == [names[1], names[0], names[2]]
+    assert grid.devices(runs[::2]) == [names[0], names[2]]
 
 
 @pytest.mark.slow

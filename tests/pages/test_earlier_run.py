@@ -30,7 +30,7 @@ def old(profiles):
 
 
 def test_after_a_cancelled_run_the_one_before_is_called_so(draw, profiles, old):
-    empty = synthetic.run(NEW, status="cancelled", reason="by user")
+    empty = synthetic.run(NEW, status="cancelled", reason="by user", spec=old.spec)
     folders.write(profiles, empty, [])
     at = draw("kernels", op="attention", run=NEW)
     assert "cancelled before any result" in said(at.caption)

@@ -3,6 +3,9 @@
 import pytest
 from drawn_page import said, widget
 
+from fusescope.store.answers import Found, Question
+from pages._ui.home import stand_in
+
 H200 = "NVIDIA H200"
 
 
@@ -41,6 +44,16 @@ def test_the_most_similar_recorded_model_is_named_as_another(draw, recorded, ask
     assert widget(at.selectbox, "device").value == H200
     for sentence in says:
         assert sentence in said(at.markdown)
+
+
+@pytest.mark.parametrize(("phase", "stands_in"), [("decode", True), ("prefill", False)])
+def test_no_model_of_another_phase_stands_in(monkeypatch, phase, stands_in):
+    """The time of a prompt says nothing of a token."""
+    question = Question("model:qwen3-8b", {"batch": 1, "seq": 512, "phase": "decode"}, "float16", H200)
+    differs = {} if phase == "decode" else {"phase": ("decode", phase)}
+    found = Found("a-run", question.case | {"phase": phase}, "float16", H200, 3, differs)
+    monkeypatch.setattr(stand_in.nearest, "find", lambda asked: found)
+    assert bool(stand_in.find(question, None)) == stands_in
 
 
 @pytest.mark.slow

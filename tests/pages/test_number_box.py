@@ -50,22 +50,14 @@ def test_the_slider_replaces_what_was_refused(form):
 
 
 @pytest.mark.parametrize("key", ["kernels/run", "empty/run"])
-def test_a_click_right_after_typing_never_runs_the_number_before(form, started, key):
+@pytest.mark.parametrize(("typed", "runs"), [("12abc", []), ("96", [96])])
+def test_a_click_right_after_typing_runs_what_was_typed_or_nothing(form, started, key, typed, runs):
     """A browser sends the text when the box is left, by the click itself: both may come at once."""
-    at = form
-    at.text_input(key=BOX).set_value("12abc")
-    at.button(key=key).click()
-    calm(at.run())
-    assert not started and "12abc" in said(at.error)
-
-
-@pytest.mark.parametrize("key", ["kernels/run", "empty/run"])
-def test_a_click_right_after_typing_runs_what_was_typed(form, started, key):
-    at = form
-    at.text_input(key=BOX).set_value("96")
-    at.button(key=key).click()
-    calm(at.run())
-    assert [spec["cases"][0]["seq"] for spec in started] == [96]
+    form.text_input(key=BOX).set_value(typed)
+    form.button(key=key).click()
+    at = calm(form.run())
+    assert [spec["cases"][0]["seq"] for spec in started] == runs
+    assert bool(runs) != ("12abc" in said(at.error))
 
 
 def test_a_box_that_may_be_empty_says_so_by_its_placeholder(form):
@@ -94,5 +86,13 @@ def test_a_parameter_of_a_mask_is_refused_too(draw, profiles):
 def test_no_recorded_run_is_for_settings_that_are_not_valid(draw, recorded):
     at = draw("kernels", op="softmax")
     at.text_input(key="kernels/softmax/rows/typed").set_value("12abc").run()
+    assert "Recorded for these settings" not in said(at.caption)
+    assert "until the settings of the form are valid" in said(at.caption)
+
+
+def test_no_recorded_run_is_of_a_model_whose_settings_are_not_valid(draw, recorded):
+    at = draw("models", model="gpt2", batch="1", seq="128", dtype="float16", phase="prefill")
+    assert "Recorded for these settings" in said(at.caption)
+    at.text_input(key="models/gpt2/batch/typed").set_value("12abc").run()
     assert "Recorded for these settings" not in said(at.caption)
     assert "until the settings of the form are valid" in said(at.caption)

@@ -60,11 +60,10 @@ def differences(found: Found) -> str:
     return md(", ".join(difference(key, *pair) for key, pair in found.differs.items()))
 
 
-def caption(found: Found, valid: bool = True) -> str:
-    """What stands above a recorded run that is shown where nothing was measured here. ``valid``: whether the
-    form's settings were looked for, not those that it had before a mistake or none."""
+def caption(found: Found, asked: Question) -> str:
+    """What stands above a recorded run that is shown where nothing was measured here."""
     device, differs = md(device_text(found.device_name)), differences(found)
-    if not valid:
+    if not asked.case:
         return f"A recorded run ({device}), until the settings of the form are valid:"
     if not differs:
         return f"Recorded for these settings on {device}:"

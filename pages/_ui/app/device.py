@@ -14,6 +14,10 @@ from pages._ui.app import url
 from pages._ui.widgets import style, told
 from pages._ui.widgets.text import escape, md
 
+QUOTED = "NVIDIA H200"
+"""The device that documents quote: its recorded runs answer where this machine has no GPU that was
+measured."""
+
 
 @st.cache_data(ttl=60, show_spinner=False)
 def devices() -> list[str]:

@@ -14,11 +14,10 @@ from fusescope.charts.bench import attention_grid
 from fusescope.charts.bench.attention_grid import Cell
 from fusescope.core.records import Run
 from fusescope.store import library
-from pages._ui.app import cached_chart, run_data
+from pages._ui.app import cached_chart, device, run_data
 from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import device_text
 
-_QUOTED = "NVIDIA H200"
 _MOST = 200  # newest runs that are read
 CHARTS = ("map", "worst first", "rates")
 MODES = {"kernel time": "graph", "eager call": "eager"}
@@ -48,7 +47,7 @@ def listed() -> list[Run]:
 
 def devices(runs: list[Run]) -> list[str]:
     """Names of the devices of ``runs``: the one that documents quote, then by the number of cells."""
-    return sorted(_by_cells((run.device_name, run) for run in runs), key=lambda name: name != _QUOTED)
+    return sorted(_by_cells((run.device_name, run) for run in runs), key=lambda name: name != device.QUOTED)
 
 
 def dtypes(runs: list[Run], device_name: str) -> list[str]:

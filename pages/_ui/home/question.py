@@ -24,8 +24,6 @@ _LENGTHS = {_FULL: "equal", _PADDED: "padded, mean 0.6"}
 _HEADS = {"12 × 64": (12, 64), "16 × 64": (16, 64), "32 × 128": (32, 128)}
 _MODEL, _OPERATOR = 165, 225
 """Pixels of the first box: titles of operators are longer, and their line is not as full."""
-_PREFERRED = "NVIDIA H200"
-"""The device whose recorded runs answer where this machine has no GPU that was measured."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,7 @@ def _usual(known: list[str], op: str) -> str:
 def _first(known: list[str]) -> str:
     """The device that a question begins with, whatever it is about."""
     mine = device.is_gpu() and any(name == known[0] for _, name in run_data.measured())
-    return known[0] if mine or _PREFERRED not in known else _PREFERRED
+    return known[0] if mine or device.QUOTED not in known else device.QUOTED
 
 
 def _of_attention(case: Mapping[str, Any], lengths: str, dtype: str, name: str) -> Question:

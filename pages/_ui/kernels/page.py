@@ -57,10 +57,11 @@ def able(run: Run) -> list[str]:
 def _recording(state: url.State, op: str, json: Mapping | None, where: str | None) -> None:
     """The recorded case nearest to the current settings, on the device ``where`` if any, with what
     differs."""
-    found = nearest.find(nearest.of_spec(json or {"op": op}, where), recorded=True)
+    asked = nearest.of_spec(json or {"op": op}, where)
+    found = nearest.find(asked, recorded=True)
     if found is None:
         st.caption(f"No recorded run of {ops.load(op).TITLE} ships with this checkout.")
         return
-    st.caption(nearest.caption(found, valid=json is not None))
+    st.caption(nearest.caption(found, asked))
     first = nearest.case_name(found) if json and len(json["cases"]) == 1 else None
     answer.draw(state, found.run, first=first or answer.ALL)

@@ -16,7 +16,6 @@ from pages._ui.widgets.text import device_text, md
 
 OP = "attention"
 """The operator whose times are quoted."""
-_RECORDED = "NVIDIA H200"
 _EMPTY = "n/a: the mask keeps no element, so there is nothing to speed up"
 
 
@@ -67,7 +66,7 @@ def measured(text: str, seq_q: int, seq_k: int) -> pd.DataFrame:
 
 @st.cache_data(ttl=20, max_entries=64, show_spinner=False)  # the sentence and the figures ask alike
 def _measured(text: str, seq_q: int, seq_k: int, here: str, stamp) -> pd.DataFrame:
-    found = achieved.of_mask(achieved.pairs(OP), text, seq_q, seq_k, [here, _RECORDED])
+    found = achieved.of_mask(achieved.pairs(OP), text, seq_q, seq_k, [here, device.QUOTED])
     return achieved.with_density(found)[0]
 
 

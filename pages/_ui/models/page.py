@@ -35,7 +35,7 @@ def result(state: url.State, choice: Choice) -> None:
         state, "model", choice.op, choice.spec, choice.pressed, _COMPARED, "a comparison of a model"
     )
     first, stand_in = answer.ALL, run_id is None
-    if run_id is None and (found := _recorded(choice, where)):
+    if run_id is None and (found := _recorded(choice, where, bool(state.refused))):
         run_id, first = found.run, nearest.case_name(found) or answer.ALL
     look = None
     if not run_id:
@@ -104,17 +104,18 @@ def able(run: Run) -> list[str]:
     return [i.name for i in listed if i.reason is None]
 
 
-def _recorded(choice: Choice, where: str | None) -> Found | None:
+def _recorded(choice: Choice, where: str | None, mistaken: bool) -> Found | None:
     """Nothing has been measured here yet: one sentence, one button, and the recorded case nearest to the
-    settings, on the device ``where`` if any."""
+    settings, on the device ``where`` if any. ``mistaken``: a box of the form shows what is no setting."""
     matching.first(models.title(choice.model), "models", choice.spec, "execution modes")
-    spec = {"op": choice.op, "cases": choice.whole, "dtype": choice.dtype}
-    found = nearest.find(nearest.of_spec(spec, where), recorded=True)
+    spec = {"op": choice.op, "cases": () if mistaken else choice.whole, "dtype": choice.dtype}
+    asked = nearest.of_spec(spec, where)
+    found = nearest.find(asked, recorded=True)
     if found is None:
         st.caption(
             f"No recorded run of {models.title(choice.model)} ships with this checkout. Parameters and "
             "accuracy need no run."
         )
         return None
-    st.caption(nearest.caption(found))
+    st.caption(nearest.caption(found, asked))
     return found

@@ -78,8 +78,10 @@ def apart(base: Iterable[Record], other: Iterable[Record]) -> str:
         return ""
     parts = []
     for key in dict.fromkeys(k for side in sides for r in side for k in r.case if k not in FOLLOWS):
-        a, b = ({str(_meant(r.case, key)): None for r in side} for side in sides)
-        if not a.keys() & b.keys():
+        a, b = (
+            {str(meant): None for r in side if (meant := _meant(r.case, key)) is not None} for side in sides
+        )
+        if a and b and not a.keys() & b.keys():
             parts.append(f"{key} {_few(a)} against {_few(b)}")
     return ", ".join(parts)
 
