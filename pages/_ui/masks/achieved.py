@@ -11,6 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from fusescope import masks
+from fusescope.core import same_code
 from fusescope.store import library
 from pages._ui.forms import mask_files
 from pages._ui.masks import stats
@@ -27,7 +28,7 @@ _ENOUGH = 0.5
 
 @st.cache_data(ttl=20, show_spinner=False)
 def records(op: str) -> pd.DataFrame:
-    """Correct records of the operator with a time, oldest first: run, created, device_name, impl, dtype,
+    """Correct records of the operator with a time, oldest first: op, run, created, device_name, impl, dtype,
     source_hash, speedup, the case's keys, and ``mode`` and ``ms`` of the first timing mode measured."""
     table = library.records(op=op)
     table = table[table.status == "ok"]
@@ -35,7 +36,7 @@ def records(op: str) -> pd.DataFrame:
         return pd.DataFrame()
     cases = pd.DataFrame([json.loads(c) for c in table["case"]], index=table.index)
     cases = cases.reindex(columns=list(dict.fromkeys([*cases.columns, "mask"])))
-    columns = ["run", "created", "device_name", "impl", "dtype", "source_hash", "speedup"]
+    columns = ["op", "run", "created", "device_name", "impl", "dtype", "source_hash", "speedup"]
     table = table[columns + [f"{m}_ms" for m in _MODES]].join(cases)
     parts = [
         table[table[f"{m}_ms"].notna()].assign(mode=m, ms=table[f"{m}_ms"].astype(float)) for m in _MODES
@@ -56,7 +57,8 @@ def gains(table: pd.DataFrame, every: bool = False) -> pd.DataFrame:
 
     ``impl``, ``ms``: of the fastest on the mask; ``full_impl``, ``full_ms``: on the full mask; ``gain``;
     ``run``, ``full_run``: one run where there is one with both, the newest; ``older``: a newer source of
-    ``impl`` was measured on something else. every: a row for each implementation instead of the fastest.
+    ``impl``, with other machine code, was measured on something else. every: a row for each implementation
+    instead of the fastest.
 
     Empty without such a pair. The file of a mask is not needed.
     """
@@ -73,12 +75,13 @@ def gains(table: pd.DataFrame, every: bool = False) -> pd.DataFrame:
             run, full_run = _pair(here, full)
             timed, whole = here[run].sort_values("ms"), full[full_run].sort_values("ms").iloc[0]
             for r in (timed if every else timed.head(1)).itertuples():
-                known = newest.get((r.device_name, r.dtype, r.impl), r.source_hash)
+                known = newest.get((r.device_name, r.dtype, r.impl))
+                older = isinstance(known, str) and not same_code.same(r.op, r.impl, r.source_hash, known)
                 rows.append(
                     dict(zip(keys, key, strict=True))
                     | {"mask": mask, "impl": r.impl, "ms": r.ms, "run": run}
                     | {"full_impl": whole.impl, "full_ms": whole.ms, "full_run": full_run}
-                    | {"gain": whole.ms / r.ms, "older": isinstance(known, str) and known != r.source_hash}
+                    | {"gain": whole.ms / r.ms, "older": older}
                 )
     return pd.DataFrame(rows)
 
