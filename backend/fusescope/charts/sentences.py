@@ -215,19 +215,16 @@ def noisy(records: Iterable[Record], baseline: str) -> bool:
 
 
 def _next(first: Record, others: list[Record], baseline: str, tied: set[str]) -> str:
-    """The second, and whether it may be as fast as the first."""
+    """The second; where it may be as fast as the first with its time, the order of the two: its ratio to the
+    baseline, of pairs of samples, may be the larger one."""
     if not others or verdict(first, baseline).startswith(verdicts.INCONCLUSIVE):
         return ""
     second = others[0]
+    name, took = short(second.impl), numbers.time(compared_time(second).median)
+    if first.impl != baseline and {first.impl, second.impl} <= tied:
+        return f"; {name}{', the baseline,' * (second.impl == baseline)} may be as fast, {took}"
     ratio = "(the baseline)" if second.impl == baseline else _ratio(second, baseline)
-    if ratio is None:
-        return f"; next {short(second.impl)}, {numbers.time(second.ms)}"
-    as_fast = first.impl != baseline and {first.impl, second.impl} <= tied
-    return (
-        f"; {short(second.impl)} may be as fast{' ' if ratio.startswith('(') else ', '}{ratio}"
-        if as_fast
-        else f"; next {short(second.impl)} {ratio}"
-    )
+    return f"; next {name}, {took}" if ratio is None else f"; next {name} {ratio}"
 
 
 def _ratio(record: Record, baseline: str) -> str | None:
