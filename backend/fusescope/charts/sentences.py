@@ -90,8 +90,8 @@ def best(records: Iterable[Record], baseline: str) -> float | None:
 def against(
     records: list[Record], baseline: str, reference: str, more: Callable[[Record], str] = lambda record: ""
 ) -> str:
-    """The fastest of one case against ``reference``: "v3_hopper, 25.4 µs: 2.27× [2.25, 2.29] sdpa (57.7 µs);
-    next flash_varlen, 39.3 µs".
+    """The fastest of one case against ``reference``: "v3_hopper, 26.1 µs: 2.22× [2.20, 2.24] sdpa (57.9 µs);
+    next flash_varlen, 39.4 µs".
 
     The paired ratio where the reference is the baseline of the run; else the ratio of the medians. A
     difference that is not proven is no speed-up: "v5_parts has the lowest time, 203 µs, but is inconclusive

@@ -18,7 +18,8 @@ def merge(paths: Sequence[Path], title: str = "") -> Path:
     """A new run, done, of every case that the runs measured with all implementations, in their order.
 
     The runs are comparisons ("bench" or "model") that differ in their cases alone, on one kind of device, of
-    one commit. A case that a run was stopped in, also in one of several processes, is left out; of a case measured twice the later one counts.
+    one commit. A case that a run was stopped in, also in one of several processes, is left out; of a case
+    measured twice the later one counts.
     environment["pieces"] says of each run its GPU, times, ceilings and number of cases, which follow each
     other; created, started and finished are those of the pieces.
 
