@@ -58,10 +58,10 @@ def test_text_is_read_and_what_is_written_is_read_again(parameter, text, expecte
 @pytest.mark.parametrize(
     ("parameter", "value", "message"),
     [
-        (WINDOW, -1, "window must be an integer from 0 to 1048576, not -1"),
-        (WINDOW, 1.5, "window must be an integer from 0 to 1048576, not 1.5"),
-        (WINDOW, True, "window must be an integer from 0 to 1048576, not True"),
-        (WINDOW, "3", "window must be an integer from 0 to 1048576, not '3'"),
+        (WINDOW, -1, "window must be an integer from 0 to 1,048,576, not -1"),
+        (WINDOW, 1.5, "window must be an integer from 0 to 1,048,576, not 1.5"),
+        (WINDOW, True, "window must be an integer from 0 to 1,048,576, not True"),
+        (WINDOW, "3", "window must be an integer from 0 to 1,048,576, not '3'"),
         (Parameter("x", "int", low=1), 0, "x must be an integer of at least 1, not 0"),
         (Parameter("x", "float", above=0), 0, "x must be a number above 0, not 0"),
         (Parameter("x", "float", above=0, high=1), 2, "x must be a number above 0 to 1, not 2"),
@@ -91,7 +91,7 @@ def test_another_value_is_refused_with_the_rule_and_the_value(parameter, value, 
 
 @pytest.mark.parametrize("text", ["x", "1.5", "", "9" * 5000])
 def test_text_that_is_no_number_is_refused_in_a_short_sentence(text):
-    with pytest.raises(ValueError, match=r"^window must be an integer from 0 to 1048576, not '") as error:
+    with pytest.raises(ValueError, match=r"^window must be an integer from 0 to 1,048,576, not '") as error:
         WINDOW.read(text)
     assert len(str(error.value)) < 200
 

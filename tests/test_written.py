@@ -33,7 +33,7 @@ def test_a_size_is_read_as_people_write_it(text, number):
     ["12abc", "", "abc", "1m", "1.5", "0.3k", "1e-3", "k", "--5", "16,384", "9**99", "1e99", "2*8", "０x10"],
 )
 def test_anything_else_is_refused_with_the_rule_and_the_text(text):
-    with pytest.raises(ValueError, match="seq must be an integer from 1 to 1048576, not"):
+    with pytest.raises(ValueError, match="seq must be an integer from 1 to 1,048,576, not"):
         SEQ.read(text)
 
 

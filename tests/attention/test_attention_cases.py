@@ -31,7 +31,7 @@ def test_a_case_is_completed():
     [
         ({"sequence": 3}, "attention takes batch, heads, .* not sequence"),
         ({"seq": 0}, "seq must be an integer from 1 to"),
-        ({"seq": 1.5}, "seq must be an integer from 1 to 1048576, not 1.5"),
+        ({"seq": 1.5}, "seq must be an integer from 1 to 1,048,576, not 1.5"),
         ({"head_dim": 36}, "head_dim must be a multiple of 8 from 32 to 256, not 36"),
         ({"head_dim": 512}, "head_dim must be an integer from 32 to 256, not 512"),
         ({"heads": 4, "kv_heads": 3}, "heads must be a multiple of kv_heads; 4 is not one of 3"),

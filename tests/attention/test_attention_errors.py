@@ -98,7 +98,7 @@ def test_forward_only():
 def test_prepared_tensors():
     mask = make((9, 11), torch.bool)
     for sizes in ((0, 11), (-9, 11), (9, 11.0), (True, 11)):
-        with pytest.raises(ValueError, match=r"seq_[qk] must be an integer from 1 to 1048576"):
+        with pytest.raises(ValueError, match=r"seq_[qk] must be an integer from 1 to 1,048,576"):
             prepare(mask, *sizes)
     with pytest.raises(ValueError, match=r"broadcastable to \(B, H, 9, 11\); its shape is \(0, 1, 9, 11\)"):
         prepare(make((0, 1, 9, 11), torch.bool), 9, 11)

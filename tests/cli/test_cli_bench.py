@@ -233,7 +233,7 @@ def test_bad_arguments_of_runs(refused, profiles):
     assert "is not a run id" in refused("runs", "show", "../x")
     assert "required: ACTION" in refused("runs")
     assert "invalid choice: 'frob'" in refused("runs", "frob")
-    assert "--limit: must be an integer from 1 to 2147483647, not 0" in refused(
+    assert "--limit: must be an integer from 1 to 2,147,483,647, not 0" in refused(
         "runs", "list", "--limit", "0"
     )
     assert "there is no run nothing" in refused("runs", "resume", "nothing")

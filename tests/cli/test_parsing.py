@@ -153,7 +153,7 @@ def test_a_users_file(tmp_path):
         (["attention", "--head-dim", "33"], "head_dim must be a multiple of 8 from 32 to 256, not 33"),
         (["attention", "--heads", "12", "--kv-heads", "5"], "heads must be a multiple of kv_heads"),
         (["attention", "--seq", "1,,2"], "a value is empty"),
-        (["attention", "--seq", "x"], "seq must be an integer from 1 to 1048576, not 'x'"),
+        (["attention", "--seq", "x"], "seq must be an integer from 1 to 1,048,576, not 'x'"),
         (["attention", "--case", "sq=5"], "the keys are batch"),
         (["attention", "--case", "seq=5,6"], "'6' is not of the form key=value"),
         (["attention", "--case", "seq=5,seq=6"], "seq is given twice"),

@@ -97,10 +97,10 @@ def test_occupancy(call, valid, refused):
     assert "known for compute capability 7.5" in refused(
         "occupancy", "--cc", "5.0", "--block", "256", "--registers", "64"
     )
-    assert "argument --block: must be an integer from 1 to 2147483647, not 0" in refused(
+    assert "argument --block: must be an integer from 1 to 2,147,483,647, not 0" in refused(
         "occupancy", "--cc", "9.0", "--block", "0", "--registers", "64"
     )
-    assert "must be an integer from 1 to 2147483647, not 'x'" in refused(
+    assert "must be an integer from 1 to 2,147,483,647, not 'x'" in refused(
         "occupancy", "--cc", "9.0", "--block", "x", "--registers", "64"
     )
 

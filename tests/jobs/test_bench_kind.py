@@ -35,7 +35,7 @@ GOOD = {"op": "add", "impls": ["eager"], "cases": [{"n": 4096}], "budget_s": 0.3
         ({"precision": 0}, "precision must be a number above 0"),
         ({"budget_s": float("inf")}, "budget_s must be a number above 0"),
         ({"min_samples": 0.5}, "min_samples must be an integer"),
-        ({"seed": -1}, "seed must be an integer from 0 to 9007199254740991"),
+        ({"seed": -1}, "seed must be an integer from 0 to 9,007,199,254,740,991"),
         ({"colour": "red"}, "not colour"),
     ],
 )

@@ -150,7 +150,7 @@ def test_formats_agree_with_scipy():
 
 
 def test_wrong_arguments():
-    with pytest.raises(ValueError, match="tile must be an integer from 1 to 65535, not 0"):
+    with pytest.raises(ValueError, match="tile must be an integer from 1 to 65,535, not 0"):
         layout.tiles(masks.load("full"), 8, tile=0)
     with pytest.raises(ValueError, match="needs seq_q"):
         layout.tiles(masks.load("full"))

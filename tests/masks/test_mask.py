@@ -72,8 +72,8 @@ def test_masks_are_immutable():
         ("bigbird:window", "'window' is not of the form key=value"),
         ("bigbird:", "ends with a colon"),
         ("bigbird:window=3,window=4", "gives window twice"),
-        ("bigbird:window=x", "window must be an integer from 0 to 1048576, not 'x'"),
-        ("bigbird:window=-1", "window must be an integer from 0 to 1048576, not -1"),
+        ("bigbird:window=x", "window must be an integer from 0 to 1,048,576, not 'x'"),
+        ("bigbird:window=-1", "window must be an integer from 0 to 1,048,576, not -1"),
         ("bigbird:window=1.5", "window must be an integer"),
         ("dilated:dilation=0", "dilation must be an integer from 1 to"),
         ("random:density=1.5", "density must be a number from 0 to 1, not 1.5"),
@@ -100,7 +100,7 @@ def test_wrong_texts_are_explained(text, says):
         ("document", {"causal": 1}, "causal must be true or false"),
         ("document", {"lengths": []}, "a list of one or more integers"),
         ("padding", {"lengths": [3, -1]}, "lengths must be a list of one or more integers from 0"),
-        ("random", {"seed": 1 << 24}, "seed must be an integer from 0 to 16777215"),
+        ("random", {"seed": 1 << 24}, "seed must be an integer from 0 to 16,777,215"),
     ],
 )
 def test_wrong_values_are_explained(name, values, says):
@@ -111,7 +111,7 @@ def test_wrong_values_are_explained(name, values, says):
 
 @pytest.mark.parametrize("sizes", [(0, 4), (4, 0), (-1, 4), (4, 1 << 21), (2.5, 4), (True, 4), ("4", 4)])
 def test_impossible_sizes_are_refused(sizes):
-    with pytest.raises(ValueError, match=r"seq_[qk] must be an integer from 1 to 1048576"):
+    with pytest.raises(ValueError, match=r"seq_[qk] must be an integer from 1 to 1,048,576"):
         masks.load("causal").bind(*sizes)
 
 

@@ -5,6 +5,9 @@ import pytest
 import synthetic
 from drawn_page import calm, said
 
+from fusescope.jobs import submit
+from fusescope.store import folder
+
 OLD, NEW = "20261120-100000-bench-111111", "20261121-100000-bench-222222"
 EARLIER = "Result of an earlier run: "
 
@@ -43,3 +46,29 @@ def test_with_other_settings_it_is_called_so(draw, old):
     key = next(t.key for t in at.text_input if t.key.endswith("/seq/typed"))
     calm(at.text_input(key=key).set_value("96").run())
     assert f"{EARLIER}the old one" in said(at.markdown) and dimmed(at)
+
+
+def test_with_a_size_that_cannot_be_read_it_is_called_so(draw, old):
+    """The settings before the mistake stayed the form's, so the result looked like theirs."""
+    at = draw("kernels", run=OLD)
+    key = next(t.key for t in at.text_input if t.key.endswith("/seq/typed"))
+    calm(at.text_input(key=key).set_value("12abc").run())
+    assert f"{EARLIER}the old one" in said(at.markdown) and dimmed(at)
+
+
+def test_a_run_that_is_being_cancelled_says_so(draw, profiles, old, monkeypatch):
+    live = synthetic.run(NEW, status="running", spec=old.spec)
+    folders.write(profiles, live, synthetic.point())
+    monkeypatch.setattr(folder, "alive", lambda path: True)
+    for asked, says in ((False, "▶ running"), (True, "■ cancelling")):
+        monkeypatch.setattr(submit, "cancelling", lambda run_id, asked=asked: asked)
+        at = draw("kernels", op="attention", run=NEW)
+        assert says in said(at.markdown)
+
+
+def test_run_says_how_many_jobs_go_before(draw, monkeypatch):
+    job = {"id": NEW, "kind": "bench", "title": "", "status": "running", "place": 0, "device": "cpu"}
+    monkeypatch.setattr(submit, "queue", lambda: [])
+    assert "starts after" not in said(draw("kernels", op="softmax").caption)
+    monkeypatch.setattr(submit, "queue", lambda: [job, job | {"device": "cuda:7"}, job])
+    assert "; it starts after 2 jobs on this device" in said(draw("kernels", op="softmax").caption)

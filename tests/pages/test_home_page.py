@@ -8,7 +8,10 @@ import synthetic
 from drawn_page import calm, query, said, widget
 
 from fusescope import ops
+from fusescope.analysis import roofline
 from fusescope.core.machine import environment
+from fusescope.store.answers import Found
+from pages._ui.home import fastest
 
 H200 = "NVIDIA H200"
 H100 = "NVIDIA H100 80GB HBM3"
@@ -24,7 +27,7 @@ def shown(at) -> str:
     [
         (
             {"lengths": "padded"},
-            ("v3_hopper, 25.4 µs: 2.27× [2.26, 2.29] sdpa (57.7 µs)", "fused, 1.96 ms: 2.05× ["),
+            ("v3_hopper, 26.1 µs: 2.22× [2.20, 2.24] sdpa (57.9 µs)", "fused, 1.96 ms: 2.05× ["),
         ),
         (
             {"about": "attention", "mask-full": "bigbird", "seq": "2048"},
@@ -202,7 +205,18 @@ def test_a_mask_whose_file_is_gone_has_no_share_of_the_rates(draw, profiles):
 
 @pytest.mark.slow
 def test_all_implementations_are_compared_with_what_the_answer_is_over(draw, recorded):
-    """ "2.27× sdpa" was followed by a link to a page over eager."""
+    """ "2.22× sdpa" was followed by a link to a page over eager."""
     at = draw("app", lengths="padded", on=H200)
     links = [e.proto.query_string for e in at.get("page_link") if "All implementations" in e.proto.label]
     assert len(links) == 2 and all("over=sdpa" in link for link in links)
+
+
+def test_more_than_the_rates_of_copies_is_explained(draw, profiles, monkeypatch):
+    """ "110 % of the speed that the rates of the device allow" stood alone beside a decoding kernel."""
+    monkeypatch.setattr(fastest, "_ceilings", lambda *of: (roofline.Ceiling(3000.0, 700.0), "measured"))
+    monkeypatch.setattr(fastest.cached_chart, "once", lambda *of: (1.0, 9e9, 1.0))
+    fast, slow = (synthetic.ok("v4", ms, 1.0, synthetic.case(512)) for ms in (2.0, 4.0))
+    found = Found("", fast.case, "float16", H200, 1, {})
+    text = fastest._share(found, [fast])
+    assert text.startswith("; 150 % of the speed") and "only reads" in text
+    assert "only reads" not in fastest._share(found, [slow])

@@ -306,7 +306,7 @@ def test_how_many_processes(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"batch": 0}, "batch must be an integer from 1 to 65536, not 0"),
+        ({"batch": 0}, "batch must be an integer from 1 to 65,536, not 0"),
         ({"dtype": "int8"}, "dtype must be float32, float16 or bfloat16, not 'int8'"),
         ({"device": "tpu"}, "cpu or cuda:N, not 'tpu'"),
         ({"compiler": "gcc"}, "compiler must be inductor or none, not 'gcc'"),

@@ -174,7 +174,7 @@ def test_generate(capsys, tmp_path):
         (["traverse", "9", "1", "--device", "cpu"], "not from 9 to 1"),
         (
             ["traverse", "1", "9", "--device", "cpu", "--limit", "0"],
-            "argument --limit: must be an integer from 1 to 2147483647, not 0",
+            "argument --limit: must be an integer from 1 to 2,147,483,647, not 0",
         ),
         (
             ["traverse", "1", "9", "--device", "cpu", "--deadline", "-1"],

@@ -65,6 +65,20 @@ def test_a_case_that_was_cut_short_is_left_out(pieces):
     assert sizes(path) == [1] and folder.read(path).status == "done"
 
 
+def test_a_case_of_fewer_processes_than_were_asked_for_is_left_out(pieces):
+    """It became a whole run "of 3 processes" whose intervals are those of one."""
+    (path,) = pieces(([1, 2], 5))
+    data = json.loads((path / "run.json").read_text())
+    data["spec"]["processes"] = 3
+    (path / "run.json").write_text(json.dumps(data))
+    lines = [json.loads(line) for line in (path / "results.jsonl").read_text().splitlines()]
+    for line in lines:
+        if line["speedup"]:
+            line["speedup"]["processes"] = 3 if line["case"]["n"] == 1 else 2
+    (path / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert sizes(merging.merge([path])) == [1]
+
+
 def test_of_a_case_measured_twice_the_later_counts(pieces):
     path = merging.merge(pieces(([1, 2], 5), ([2, 3], 5)))
     assert sizes(path) == [1, 2, 3]

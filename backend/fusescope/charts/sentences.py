@@ -90,8 +90,8 @@ def best(records: Iterable[Record], baseline: str) -> float | None:
 def against(
     records: list[Record], baseline: str, reference: str, more: Callable[[Record], str] = lambda record: ""
 ) -> str:
-    """The fastest of one case against ``reference``: "v3_hopper, 25.4 µs: 2.27× [2.25, 2.29] sdpa (57.7 µs);
-    next flash_varlen, 39.3 µs".
+    """The fastest of one case against ``reference``: "v3_hopper, 26.1 µs: 2.22× [2.20, 2.24] sdpa (57.9 µs);
+    next flash_varlen, 39.4 µs".
 
     The paired ratio where the reference is the baseline of the run; else the ratio of the medians. A
     difference that is not proven is no speed-up: "v5_parts has the lowest time, 203 µs, but is inconclusive
@@ -215,19 +215,16 @@ def noisy(records: Iterable[Record], baseline: str) -> bool:
 
 
 def _next(first: Record, others: list[Record], baseline: str, tied: set[str]) -> str:
-    """The second, and whether it may be as fast as the first."""
+    """The second; where it may be as fast as the first with its time, the order of the two: its ratio to the
+    baseline, of pairs of samples, may be the larger one."""
     if not others or verdict(first, baseline).startswith(verdicts.INCONCLUSIVE):
         return ""
     second = others[0]
+    name, took = short(second.impl), numbers.time(compared_time(second).median)
+    if first.impl != baseline and {first.impl, second.impl} <= tied:
+        return f"; {name}{', the baseline,' * (second.impl == baseline)} may be as fast, {took}"
     ratio = "(the baseline)" if second.impl == baseline else _ratio(second, baseline)
-    if ratio is None:
-        return f"; next {short(second.impl)}, {numbers.time(second.ms)}"
-    as_fast = first.impl != baseline and {first.impl, second.impl} <= tied
-    return (
-        f"; {short(second.impl)} may be as fast{' ' if ratio.startswith('(') else ', '}{ratio}"
-        if as_fast
-        else f"; next {short(second.impl)} {ratio}"
-    )
+    return f"; next {name}, {took}" if ratio is None else f"; next {name} {ratio}"
 
 
 def _ratio(record: Record, baseline: str) -> str | None:

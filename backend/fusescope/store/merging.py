@@ -18,7 +18,8 @@ def merge(paths: Sequence[Path], title: str = "") -> Path:
     """A new run, done, of every case that the runs measured with all implementations, in their order.
 
     The runs are comparisons ("bench" or "model") that differ in their cases alone, on one kind of device, of
-    one commit. A case that a run was stopped in is left out; of a case measured twice the later one counts.
+    one commit. A case that a run was stopped in, also in one of several processes, is left out; of a case
+    measured twice the later one counts.
     environment["pieces"] says of each run its GPU, times, ceilings and number of cases, which follow each
     other; created, started and finished are those of the pieces.
 
@@ -68,13 +69,16 @@ def _check(first: Run, other: Run) -> None:
 
 
 def _owners(paths: Sequence[Path], first: Run) -> dict[str, Path]:
-    """{case key: the run whose records of it count}, complete cases alone."""
+    """{case key: the run whose records of it count}, complete cases alone: of every implementation in as many
+    processes as were asked for."""
+    processes = first.spec.get("processes", 1)
     wanted = {*first.spec.get("impls", ()), *filter(None, [first.spec.get("baseline")])}
     owner: dict[str, Path] = {}
     for path in paths:
         measured: dict[str, set[str]] = {}
         for record in folder.records(path):
-            measured.setdefault(record.case_key, set()).add(record.impl)
+            if record.speedup is None or record.speedup.processes >= processes:
+                measured.setdefault(record.case_key, set()).add(record.impl)
         owner |= {key: path for key, impls in measured.items() if impls >= wanted}
     return owner
 

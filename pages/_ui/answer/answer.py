@@ -14,6 +14,7 @@ from fusescope.charts.bench import overview, speedup, sweep
 from fusescope.charts.colours import short
 from fusescope.charts.findings import options as of_options
 from fusescope.core.records import Record, Run
+from fusescope.jobs import submit
 from pages._ui.answer import matching, views, workers
 from pages._ui.app import cached_chart, jobs, redraw, run_data, url
 from pages._ui.forms import busy, fields
@@ -62,8 +63,9 @@ def heading(run: Run, before: str = "", link: bool = True, why: bool = True, dim
         if run.recorded:
             st.badge(f"recorded on {md(run.device_name)}", color="blue")
         if run.status != "done":
-            colour = {"failed": "red", "running": "green"}.get(run.status, "gray")
-            st.badge(status_text(run.status), color=colour)
+            status = "cancelling" if run.live and submit.cancelling(run.id) else run.status
+            colour = {"failed": "red", "running": "green"}.get(status, "gray")
+            st.badge(status_text(status), color=colour)
         opened = f" · [open run]({url.link('runs', run=run.id)})" if link else ""
         where = run.environment.get("device_name") or run.spec.get("device") or run.device_name
         st.caption(f"{md(str(where))} · {captions.when(run)}{opened}")  # a queued run knows no name yet

@@ -127,11 +127,13 @@ def _case(run: Run, name: str | None) -> Mapping | None:
 def earlier(
     state: url.State, run: Run, spec: Mapping | None, names: Names, asked: Mapping | None = None
 ) -> bool:
-    """Whether the run on show is not what the form asks for: it has other settings, or stands in for a run
-    that was cancelled before any result. A recorded one says itself where it is from. Arguments as for
-    ``notice``."""
+    """Whether the run on show is not what the form asks for: it has other settings, a box of the form shows
+    what cannot be read, or the run stands in for one that was cancelled before any result. A recorded one
+    says itself where it is from. Arguments as for ``notice``."""
+    if run.recorded or run.live:
+        return False
     stands_in = st.session_state.get(f"{state.page}/run_id") not in (None, run.id)
-    return not run.recorded and (stands_in or differs(run, asked or spec, names) is not None)
+    return stands_in or bool(state.refused) or differs(run, asked or spec, names) is not None
 
 
 def notice(

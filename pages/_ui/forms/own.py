@@ -42,7 +42,7 @@ def choose(state: url.State, op: str) -> tuple[list[str], str]:
 
 def _how(op: str, key: str) -> None:
     """How the function is called, what is compared, and the example."""
-    called = f" is called as `{own_examples.signature(op)}` and" if own_examples.has(op) else ""
+    called = f" is {own_examples.called(op)}, and" if own_examples.has(op) else ""
     st.markdown(
         f"Your function{called} computes **{md(ops.load(op).TITLE)}** at the shape of this form. It is "
         "checked against the float64 reference, then timed against eager."

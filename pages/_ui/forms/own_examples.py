@@ -160,6 +160,13 @@ def signature(op: str) -> str:
     return _BODIES[op].partition(":\n")[0].removeprefix("def ")
 
 
+def called(op: str) -> str:
+    """ "called as `mine(x, weight, bias, eps)`, where eps may be left out": a setting at the end that is no
+    tensor."""
+    text = signature(op)
+    return f"called as `{text}`" + ", where eps may be left out" * text.endswith(", eps)")
+
+
 def write(op: str, title: str) -> str:
     """Put the example into the user's data folder, unless the file is there already; path:function. OSError
     where it cannot be written."""

@@ -13,7 +13,7 @@ from fusescope.charts import numbers
 from fusescope.charts.numbers import plural
 from fusescope.core.machine import environment, stage_times
 from fusescope.core.records import BenchSpec
-from fusescope.jobs import kinds
+from fusescope.jobs import kinds, submit
 from fusescope.kernels import build
 from fusescope.masks import layout
 from pages._ui.app import device
@@ -40,7 +40,7 @@ def draw(key: str, problems: list[str], cost: str) -> bool:
     for problem in problems:
         st.error(md(problem))
     if cost:
-        st.caption(cost)
+        st.caption(cost + _queued())
     _other_processes()
     busy.offer()
     return pressed
@@ -59,6 +59,12 @@ def cost(kind: str, spec: BenchSpec, what: str, more: str = "") -> str:
     if facts.build_s:
         text += f", {numbers.rough_seconds(facts.build_s)} of it to build kernels"
     return text + more
+
+
+def _queued() -> str:
+    """ "; it starts after 1 job on this device", where one is at work or waits."""
+    ahead = sum(job["device"] == device.current() for job in submit.queue())
+    return f"; it starts after {plural(ahead, 'job')} on this device" if ahead else ""
 
 
 def swept(values: dict[str, list[Any]]) -> list[dict[str, Any]]:

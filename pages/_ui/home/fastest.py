@@ -22,6 +22,7 @@ from pages._ui.widgets.text import device_text, md
 
 _REFERENCES = ("sdpa", "eager")
 """What a user would run without this project: the first of these that has a valid time."""
+_ABOVE = " for a copy: a call that only reads, or whose data stay in the L2 cache, may exceed them"
 _EIGHT_BITS = "int8"  # fp8 has as many bytes
 
 
@@ -139,8 +140,8 @@ def _bound(question: Question) -> str:
 
 
 def _share(found: Found, rows: list[Record]) -> str:
-    """ "; 94.1 % of the speed that the rates of the device allow" of an operator's fastest time; "" where its
-    case cannot be counted: too large, or a mask of a file that is gone."""
+    """ "; 94.1 % of the speed that the rates of the device allow" of an operator's fastest time, those of
+    copies and products; "" where its case cannot be counted: too large, or a mask of a file that is gone."""
     question = Question(rows[0].op, found.case, found.dtype, found.device_name)
     first, ceilings = next(iter(ranked(rows)), None), _ceilings(found.device_name, found.dtype)[0]
     if first is None or ceilings is None or question.op.startswith("model:"):
@@ -152,8 +153,9 @@ def _share(found: Found, rows: list[Record]) -> str:
     except (ValueError, OSError):
         return ""
     least = roofline.least_ms(flop / peaks, moved, ceilings)
-    share = numbers.percent(least / verdicts.compared_time(first).median)
-    return f"; {share} of the speed that the rates of the device allow"
+    share = least / verdicts.compared_time(first).median
+    text = f"; {numbers.percent(share)} of the speed that the rates of the device allow"
+    return text + _ABOVE * (share > 1)
 
 
 def _takes_8_bits(question: Question) -> bool:

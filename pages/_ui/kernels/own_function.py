@@ -154,7 +154,7 @@ def _say(op: str, spec: BenchSpec | None, found, problems: list[str], pressed: b
     if problems:
         st.error(md(problems[0]))
     elif spec is None:
-        called = f" It is called as `{own_examples.signature(op)}`." if own_examples.has(op) else ""
+        called = f" It is {own_examples.called(op)}." if own_examples.has(op) else ""
         text = f"Type the path of the Python file that holds your function.{called}"
         (st.warning if pressed else st.caption)(text)
         if own_examples.has(op):

@@ -13,6 +13,7 @@ from fusescope.jobs import kinds
 _STATUS = {
     "queued": "… queued",
     "running": "▶ running",
+    "cancelling": "■ cancelling",
     "done": "✓ done",
     "failed": "✗ failed",
     "cancelled": "■ cancelled",

@@ -61,9 +61,9 @@ class Parameter:
             return either(self.choices)
         bounds = "" if self.above is None else f" above {self.above:g}"
         if self.low is not None:
-            bounds += f" of at least {self.low}" if self.high is None else f" from {self.low}"
+            bounds += f" of at least {self.low:,}" if self.high is None else f" from {self.low:,}"
         if self.high is not None:
-            bounds += f" to {self.high}" if bounds else f" of at most {self.high}"
+            bounds += f" to {self.high:,}" if bounds else f" of at most {self.high:,}"
         return _RULES[self.kind].format(bounds)
 
     def check(self, value: Any) -> Any:
