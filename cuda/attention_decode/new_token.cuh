@@ -44,56 +44,65 @@ struct NumberOnItsWay {
 template <typename T, int Width> struct NewToken {
   static constexpr int chunks = Width / 8, rows_at_once = 32 / chunks;
   NumberOnItsWay position, place_number;
-  int key, page;             // of the new token; key -1: it goes nowhere
-  int column, rotary;        // of the lane's chunk; turned columns of a head
-  float cosine[8], sine[8];  // of the chunk, sines negative in the first half of what turns
-  Eight<T> chunk;            // of the new key, turned, or of the value
+  int key, page;              // of the new token; key -1: it goes nowhere
+  int column, rotary;         // of the lane's chunk; turned columns of a head
+  float first[8], second[8];  // what the first and the second half of what turns are multiplied by for the chunk
+  Eight<T> chunk;             // of the new key, turned, or of the value
 
   __device__ __forceinline__ void read_numbers(const AttentionDecodeNew& n, int b) {
     place_number.read(n.place, b);
     if (n.rotary && !n.by_token) position.read(n.position, b);
   }
 
-  // Where the token goes, and the angles.
+  // Asks for where the token goes, and for the angles. Waits for nothing but the numbers: what is asked for later, the
+  // old keys, would be in front of the angles.
   __device__ __forceinline__ void begin(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g,
                                         const AttentionDecodeNew& n, int b) {
     column = threadIdx.x % chunks * 8, rotary = n.rotary;
     key = int(place_number.below(a.seq_max, n.place.wide)), page = b;
     if (g.block_table && key >= 0) page = g.block_table[b * g.table_row + key / g.page];
-    if (page < 0 || page >= g.pages) key = -1;
     if (column >= rotary) return;
     const int64_t row = n.by_token ? b : position.below(n.cos_sin_rows, n.position.wide);
-    const float* const angles = n.cos_sin + row * rotary + (column < rotary / 2 ? column : column - rotary / 2);
+    const int half = rotary / 2, upper = column < half ? 0 : half;
+    const float* const angles = n.cos_sin + row * rotary + column - upper;
 #pragma unroll
     for (int e = 0; e < 8; e += 4) {
       const float4 none = make_float4(NAN, NAN, NAN, NAN);
-      const float4 c = row < 0 ? none : *reinterpret_cast<const float4*>(angles + e);
-      const float4 s = row < 0 ? none : *reinterpret_cast<const float4*>(angles + rotary / 2 + e);
-      cosine[e] = c.x, cosine[e + 1] = c.y, cosine[e + 2] = c.z, cosine[e + 3] = c.w;
-      sine[e] = s.x, sine[e + 1] = s.y, sine[e + 2] = s.z, sine[e + 3] = s.w;
+      const float4 c = row < 0 ? none : *reinterpret_cast<const float4*>(angles + upper + e);
+      const float4 s = row < 0 ? none : *reinterpret_cast<const float4*>(angles + half - upper + e);
+      first[e] = c.x, first[e + 1] = c.y, first[e + 2] = c.z, first[e + 3] = c.w;
+      second[e] = s.x, second[e + 1] = s.y, second[e + 2] = s.z, second[e + 3] = s.w;
     }
-#pragma unroll
-    for (int e = 0; e < 8; ++e)
-      if (column < rotary / 2) sine[e] = -sine[e];
   }
 
-  // A chunk of a head as it lies in memory, and the chunk that it turns against; zeros where not inside.
+  // The rest of begin(), when its loads are on their way.
+  __device__ __forceinline__ void begun(const AttentionDecodeGeneral& g) {
+    if (page < 0 || page >= g.pages) key = -1;
+#pragma unroll
+    for (int e = 0; e < 8; ++e)
+      if (column < rotary / 2) second[e] = -second[e];
+  }
+
+  // The chunks of a head, as they lie in memory, that turn into this lane's: of the first and the second half. Outside
+  // what turns, the first is the chunk. Zeros where not inside.
   struct Pair {
-    Eight<T> own, other;
+    Eight<T> first, second;
   };
   __device__ __forceinline__ void load(Pair& pair, const T* head, int turned_columns, bool inside) const {
-    const int other = column + (column < turned_columns / 2 ? turned_columns / 2 : -turned_columns / 2);
-    load_eight(pair.own.value, head + column, 1, true, inside);
-    load_eight(pair.other.value, head + other, 1, true, inside && column < turned_columns);
+    const int half = turned_columns / 2;
+    const T* const from = head + (column >= half && column < turned_columns ? column - half : column);
+    load_eight(pair.first.value, from, 1, true, inside);
+    load_eight(pair.second.value, from + half, 1, true, inside && column < turned_columns);
   }
-  // In fp32, rounded once: the same instructions as rope_cache's, so the same bits.
+  // In fp32, rounded once, by the instructions of rope_cache's v2_vectorised: the product with the second half is
+  // rounded, that with the first is not.
   __device__ __forceinline__ Eight<T> turned(const Pair& pair, int turned_columns) const {
-    Eight<T> out = pair.own;
+    Eight<T> out = pair.first;
 #pragma unroll
     for (int e = 0; e < 8; ++e)
       if (column < turned_columns)
         out.value[e] =
-            from_float<T>(fmaf(to_float(pair.own.value[e]), cosine[e], to_float(pair.other.value[e]) * sine[e]));
+            from_float<T>(fmaf(to_float(pair.first.value[e]), first[e], to_float(pair.second.value[e]) * second[e]));
     return out;
   }
 

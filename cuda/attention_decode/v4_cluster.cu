@@ -86,9 +86,10 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
                                       0,
                                       0,
                                       0};
+  if constexpr (adds) token.begin(a, g, (more, ...), b);
   stream.start();
   if constexpr (adds) {
-    token.begin(a, g, (more, ...), b);
+    token.begun(g);
     wait_for_previous();
     if (how & kNextMayStart) let_next_start();
     char* const queries = stream.free_stage();
@@ -230,7 +231,8 @@ const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g
   const int64_t units = seen < longest ? seen : longest;
   if (items * kMostBlocks >= int64_t(1) << 31) return "unsupported: 2^27 sequences times KV heads or more";
   constexpr auto kernel = decode_cluster<T, C, Width, Eights, OneToken, More...>;
-  if (const char* why = allow_shared<kernel>(S::bytes > kBytesOfThree ? S::bytes : kBytesOfThree)) return why;
+  constexpr int most_bytes = adds_token<More...> ? kBytesOfTwo : kBytesOfThree;
+  if (const char* why = allow_shared<kernel>(S::bytes > most_bytes ? S::bytes : most_bytes)) return why;
   constexpr bool bytes_of_few = std::is_same_v<C, E4m3> && Eights == 1;
   const int blocks = blocks_per_cluster<bytes_of_few>(
       a.batch, items, units, [&] { return cluster::resident<kernel>(kMostBlocks, kThreads, S::bytes) >= items; });
@@ -240,9 +242,12 @@ const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g
     *a.workspace_floats = Joint::floats(items << blocks, 1 << clusters, S::chunks >> blocks);
     return nullptr;
   }
-  const int bytes = blocks ? S::bytes : shared_bytes<S>(items);
+  int bytes = blocks ? S::bytes : shared_bytes<S>(items);
   int how = loads_of(a, g, sizeof(C)) | (next_may_start<S>(items << clusters, blocks) ? kNextMayStart : 0);
-  if constexpr (adds_token<More...>) how |= (more.settled, ...) ? kSettled : 0;
+  if constexpr (adds_token<More...>) {
+    how |= (more.settled, ...) ? kSettled : 0;
+    bytes = shared_bytes_beside_others<S>(items << blocks << clusters, blocks, bytes);
+  }
   return launch_dependent(kernel, unsigned(items << blocks << clusters), kThreads, bytes, stream, 1u << blocks, a, g,
                           how, blocks, clusters, clusters ? next_tag() : 0, more...);
 }

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 import torch
 
+from fusescope.measure.checking.check import compare
+from fusescope.ops.attention.describe import lengths as length_texts
 from fusescope.ops.common import rope
+from fusescope.ops.layer.rope_cache import rope_cache
+
+ROPE_CACHE = "v2_vectorised"
+"""The kernel of rope_cache whose bits one launch gives; v1_one_element rounds the other product."""
 
 CASES = (
     {"lengths": (1,), "heads": (1, 1)},
@@ -120,8 +126,8 @@ def _moved(t, device):
 
 
 def turned(case: StepCase, name: str) -> torch.Tensor:
-    """q or k (B, 1, heads, D) turned as rope_cache's kernels for GPUs do it: one product rounded to fp32, the
-    other and the sum in one operation."""
+    """q or k (B, 1, heads, D) turned as rope_cache's v2_vectorised does it: the product with the second half
+    rounded to fp32, that with the first and the sum in one operation."""
     x, angles, positions = case.given[name], case.given["cos_sin"], case.given["positions"].flatten().tolist()
     if angles is None:
         return x
@@ -135,7 +141,7 @@ def turned(case: StepCase, name: str) -> torch.Tensor:
         cos, sin = row[:half], row[half:]
         first, second = x[b, 0, :, :half], x[b, 0, :, half : 2 * half]
         out[b, 0, :, :half] = _fused(first, cos, -(second.float() * sin)).to(x.dtype)
-        out[b, 0, :, half : 2 * half] = _fused(second, cos, first.float() * sin).to(x.dtype)
+        out[b, 0, :, half : 2 * half] = _fused(first, sin, second.float() * cos).to(x.dtype)
     return out
 
 
@@ -159,6 +165,22 @@ def written(case: StepCase) -> StepCase:
     return done
 
 
+def wrong_write(case: StepCase, impl: str) -> str | None:
+    """What rope_cache's kernel leaves that is not what written() and turned() say, or None."""
+    right, done = written(case), case.copy()
+    q, *_ = rope_cache(*rope_operands(done.given), places=done.given["places"], check=False, impl=impl)
+    for name, found, want in zip("kv", done.around, right.around):
+        if not same(found, want):
+            return f"{name}_cache"
+    return None if same(q, turned(case, "q")) else "q"
+
+
+def rope_operands(given: dict) -> tuple:
+    """What rope_cache takes by position."""
+    names = "q", "k", "v", "cos_sin", "positions", "k_cache", "v_cache", "block_table"
+    return tuple(given[name] for name in names)
+
+
 def wrong(case: StepCase, run, attend) -> str | None:
     """What is wrong with run(given) -> out, or None. attend(q (B, H, 1, D), given): attention over caches
     that hold all keys; every bit is to be the same, and nothing else written."""
@@ -172,6 +194,30 @@ def wrong(case: StepCase, run, attend) -> str | None:
         if not same(found, want):
             return f"{name}_cache"
     return None if same(out, expected) else f"out, by {float((out - expected).abs().nan_to_num(9).max())}"
+
+
+def far(case: StepCase, out) -> str | None:
+    """How a result is out of the operator's tolerance of attention in float64 over the caches with the new
+    token, or None."""
+    given = written(case).given
+    expected, fewest = torch.zeros(out.shape, dtype=torch.float64), 1 << 30
+    q, table, page = turned(case, "q").double().cpu(), given["block_table"], given["k_cache"].shape[2]
+    for b, length in enumerate(given["lengths"].tolist()):
+        at = [(b, key) for key in range(length)]
+        if table is not None:
+            at = [(int(table[b, key // page]), key % page) for _, key in at]
+        at = [(p, row) for p, row in at if 0 <= p < len(given["k_cache"])]
+        if not at:
+            continue
+        pages, rows = map(torch.tensor, zip(*at))
+        k, v = (given[name].double().cpu()[pages, :, rows].transpose(0, 1) for name in ("k_cache", "v_cache"))
+        group = q.shape[2] // len(k)
+        k, v = (t.repeat_interleave(group, 0) for t in (k, v))
+        weights = (k @ q[b, 0, :, :, None] * q.shape[3] ** -0.5).softmax(1)
+        expected[b, 0] = (weights.transpose(1, 2) @ v)[:, 0]
+        fewest = min(fewest, len(at))
+    dtype = str(out.dtype).removeprefix("torch.")
+    return compare(out.cpu(), expected, length_texts.tolerance(fewest, dtype)).reason
 
 
 def same(a, b) -> bool:
