@@ -10,10 +10,11 @@ from fusescope.core.errors import Unsupported
 from fusescope.core.sources import families
 from fusescope.ops.attention import attention_decode, attention_decode_step
 from fusescope.ops.attention.dispatch import candidates
+from fusescope.ops.attention.step import _choose
 from fusescope.ops.layer.linear import linear
 from fusescope.ops.layer.rope_cache import rope_cache
 from tests.attention.attention_tools import COMPILER
-from tests.attention.step_tools import CASES, make, same, wrong
+from tests.attention.step_tools import CASES, ROPE_CACHE, far, make, rope_operands, same, wrong, wrong_write
 
 VARIANTS = families()["attention_decode"].variants
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -22,11 +23,9 @@ TAKES = [v.name for v in VARIANTS if v.takes.new_token]
 
 
 def two_calls(given, **how):
-    lengths, places = given["lengths"], given["places"]
-    written = {name: t for name, t in given.items() if name not in ("lengths", "places")}
-    q, *caches = rope_cache(**written, places=places, **how)
+    q, *caches = rope_cache(*rope_operands(given), places=given["places"], **how)
     how["block_table"] = given["block_table"]
-    return attention_decode(q.transpose(1, 2), *caches, lengths, **how).transpose(1, 2)
+    return attention_decode(q.transpose(1, 2), *caches, given["lengths"], **how).transpose(1, 2)
 
 
 def differs(case, **how):
@@ -49,7 +48,13 @@ def test_it_is_the_two_calls(device, dtype):
     for number, given in enumerate(CASES):
         for strided in (False, True):
             case = make(**given, dtype=dtype, device=device, seed=number, strided=strided)
+            if device == "cuda" and dtype == "float32" and case.given["block_table"] is not None:
+                for run in (two_calls, lambda g, **how: attention_decode_step(**g, **how)):
+                    with pytest.raises(Unsupported, match=r"no kernel for this GPU that takes .*float32"):
+                        run(case.copy().given, check=False)
+                continue
             assert differs(case, settled=bool(number % 2)) is None, (given, strided)
+            assert far(case, attention_decode_step(**case.copy().given, check=False)) is None, given
 
 
 @pytest.mark.gpu
@@ -65,6 +70,8 @@ def test_one_launch_is_what_is_specified(impl, dtype):
 
     for number, given in enumerate(CASES):
         case = make(**given, dtype=dtype, device="cuda", seed=number)
+        assert far(case, step(case.copy().given)) is None, given
+        assert wrong_write(case, ROPE_CACHE) is None, given
         assert wrong(case, step, attend) is None, given
         assert differs(case, impl=impl, settled=bool(number % 2)) is None, given
 
@@ -95,7 +102,7 @@ def test_a_captured_chain_of_products_and_settled_steps_follows_its_lengths(head
         return y
 
     def settled(given):
-        return attention_decode_step(**given, settled=True, check=False)
+        return attention_decode_step(**given, settled=True, check=False, impl=TAKES[-1])
 
     lengths.fill_(1)
     token(settled, caches[0])
@@ -121,6 +128,40 @@ def test_one_launch_is_chosen_where_a_kernel_for_the_gpu_takes_the_token(monkeyp
     for case in ((torch.float32, 64), (torch.float16, 136)):
         assert chosen(*case, hopper) is None
     assert chosen(torch.float16, 64, [v for v in hopper if "sm_80" in v.archs]) is None
+
+
+class OnAGpu:
+    """A tensor that says it lies on a GPU."""
+
+    device = torch.device("cuda", 0)
+
+    def __init__(self, t):
+        self.t = t
+
+    def __getattr__(self, name):
+        return getattr(self.t, name)
+
+
+@pytest.mark.parametrize(
+    "change, kernel",
+    (
+        ({}, TAKES[-1]),
+        ({"dtype": "float32"}, None),
+        ({"dtype": "float32", "page": 32}, None),
+        ({"dim": 136}, None),
+        ({"rotary": 24}, None),
+        ({"lengths": (17, 5)}, None),
+        ({"lengths": (500,)}, None),  # 528 places
+        ({"lengths": (400,), "page": 64}, TAKES[-1]),  # 512
+        ({"lengths": (449,), "page": 64}, None),
+    ),
+)
+def test_auto_makes_two_calls_unless_one_launch_takes_the_token_and_saves_time(monkeypatch, change, kernel):
+    hopper = tuple(v for v in VARIANTS if v.device == "cuda")
+    monkeypatch.setattr(candidates, "built", lambda family, index: hopper)
+    given = make(**{"lengths": (17,), "heads": (4, 2)} | change).given
+    named = {name: OnAGpu(given[name]) for name in ("q", "k", "v", "k_cache", "v_cache")}
+    assert _choose(**named, cos_sin=given["cos_sin"], block_table=given["block_table"]) == kernel
 
 
 @pytest.mark.parametrize("device", DEVICES)
