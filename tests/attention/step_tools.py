@@ -201,11 +201,12 @@ def far(case: StepCase, out) -> str | None:
     token, or None."""
     given = written(case).given
     expected, fewest = torch.zeros(out.shape, dtype=torch.float64), 1 << 30
-    q, table, page = turned(case, "q").double().cpu(), given["block_table"], given["k_cache"].shape[2]
+    q, page = turned(case, "q").double().cpu(), given["k_cache"].shape[2]
+    table = None if given["block_table"] is None else given["block_table"].tolist()
     for b, length in enumerate(given["lengths"].tolist()):
         at = [(b, key) for key in range(length)]
         if table is not None:
-            at = [(int(table[b, key // page]), key % page) for _, key in at]
+            at = [(table[b][key // page], key % page) for _, key in at]
         at = [(p, row) for p, row in at if 0 <= p < len(given["k_cache"])]
         if not at:
             continue
