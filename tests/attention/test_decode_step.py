@@ -150,10 +150,11 @@ class OnAGpu:
         ({"dtype": "float32", "page": 32}, None),
         ({"dim": 136}, None),
         ({"rotary": 24}, None),
-        ({"lengths": (17, 5)}, None),
-        ({"lengths": (500,)}, None),  # 528 places
-        ({"lengths": (400,), "page": 64}, TAKES[-1]),  # 512
-        ({"lengths": (449,), "page": 64}, None),
+        ({"lengths": (17, 5)}, TAKES[-1]),
+        ({"lengths": (500,)}, TAKES[-1]),
+        ({"lengths": (500, 5)}, None),
+        ({"lengths": (600,), "page": 64}, TAKES[-1]),
+        ({"lengths": (800,), "page": 64}, None),
     ),
 )
 def test_auto_makes_two_calls_unless_one_launch_takes_the_token_and_saves_time(monkeypatch, change, kernel):

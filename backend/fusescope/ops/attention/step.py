@@ -13,7 +13,7 @@ from fusescope.ops.common import rope
 from fusescope.ops.layer.rope_cache import rope_cache
 
 _OP = "attention_decode_step"
-_MOST_PLACES = 512  # in the cache of a sequence
+_MOST_PLACES = 768  # of all sequences
 
 
 def attention_decode_step(
@@ -108,11 +108,11 @@ def _choose(q, k, v, k_cache, v_cache, cos_sin, block_table) -> str | None:
 
 def _saves(q, k_cache, block_table) -> bool:
     """Whether one launch takes less time than two calls, by shapes alone: lengths are not read."""
-    # Product, attention, product on an H200: 17 % less at batch 1, 32 heads on 8, 512 places; 8 % at 1, 12 on
-    # 12, 128; nothing at 1, 12 on 12, 1024 (4 % more with angles); 6 to 8 % more at 8, 12 on 12, 1024; 1 to
-    # 2 % more at 16, 32 on 8, 2048.
+    # Product, attention, product on an H200: with 128 and 512 places in all 3 to 17 % less; with 1,024 from 2 %
+    # less to the same; with more from 2 % less (4 of 512, 12 heads) to 9 % more (4 of 2,048, 32 heads on 8).
+    # The limit lies between: NOTES.md of the family.
     columns = 1 if block_table is None else block_table.shape[1]
-    return q.shape[0] == 1 and k_cache.shape[2] * columns <= _MOST_PLACES
+    return q.shape[0] * k_cache.shape[2] * columns <= _MOST_PLACES
 
 
 def _is_vectors(t) -> bool:
