@@ -19,14 +19,11 @@ import torch
 from fusescope import ops
 from fusescope.analysis.accuracy.sums import cosine
 from fusescope.core.records import Accuracy
-from fusescope.measure.checking.bounds import Bounds, position
+from fusescope.measure.checking.bounds import Bounds, pieces, position
 from fusescope.measure.checking.inputs import Kept, same, tensors
 from fusescope.measure.checking.outputs import copies, deferred, plain
 from fusescope.measure.checking.poison import poisoned
 from fusescope.ops.base import Tolerance
-
-_CHUNK = 1 << 24  # elements compared at a time: bounds the float64 temporaries to some 128 MiB each
-
 
 NORM = {"float16": 2.5 * 2.0**-11}
 """Error of a result as a whole, over its size: 2.5 units of roundoff. Sums are kept in fp32, so a result
@@ -206,26 +203,26 @@ def compare(
     flat_out, flat_ref = out.reshape(-1), ref.reshape(-1)
     max_abs = max_rel = dot = norm_out = norm_ref = off = 0.0
     worst, worst_at, failing, unequal, unequal_at, finite = -1.0, 0, 0, 0, 0, 0
-    for start in range(0, flat_ref.numel(), _CHUNK):
-        o = flat_out[start : start + _CHUNK].double()
-        r = flat_ref[start : start + _CHUNK].to(o.device).double()
+    for piece in pieces(flat_out):
+        o = flat_out[piece].double()
+        r = flat_ref[piece].to(o.device).double()
         rounded = torch.where(r.abs() > limit, r.sign() * math.inf, r)
         both = o.isfinite() & rounded.isfinite()
         agree = both | (o == rounded) | (o.isnan() & r.isnan())
         if bad := int((~agree).sum()):
             if not unequal:
-                unequal_at = start + int((~agree).to(torch.uint8).argmax())
+                unequal_at = piece.start + int((~agree).to(torch.uint8).argmax())
             unequal += bad
         o, r = torch.where(both, o, 0.0), torch.where(both, r, 0.0)
         difference = (o - r).abs()
         off += float(difference.square().sum())
         size = r.abs()
-        excess = difference / tolerance.allowed(size, start)
+        excess = difference / tolerance.allowed(size, piece.start)
         excess = torch.where(difference == 0, 0.0, excess)  # a tolerance of zero is kept by equality only
         failing += int((excess > 1).sum())
         top = float(excess.max())
         if top > worst:
-            worst, worst_at = top, start + int(excess.argmax())
+            worst, worst_at = top, piece.start + int(excess.argmax())
         finite += int(both.sum())
         max_abs = max(max_abs, float(difference.max()))
         max_rel = max(max_rel, float((difference / size.clamp_min(tolerance.absolute or 1e-300)).max()))
