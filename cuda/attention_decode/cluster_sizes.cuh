@@ -9,6 +9,7 @@
 namespace decode {
 constexpr int kMostBlocks = 16;           // of a cluster
 constexpr int kBytesOfThree = 58 * 1024;  // an SM's 228 KB hold three such blocks, but not four
+constexpr int kBytesOfTwo = 76 * 1024;    // two such blocks, but not three
 constexpr int kFewestUnits = 8;           // of a warp, where an item has several clusters or an SM one block
 constexpr int kManyUnits = 16;            // of a warp, where blocks of e4m3 are more than an SM's slots
 
@@ -81,6 +82,14 @@ template <typename S> int shared_bytes(int64_t blocks) {
     return double(blocks) / double((blocks + places - 1) / places * places);
   };
   return filled(3) > filled(4) ? kBytesOfThree : S::bytes;
+}
+
+// The same for a launch with a new token, whose blocks start while some SMs are taken by the product before: the others
+// would read for three or four blocks where two each are enough. Clusters of 16 need as many slots in one GPC; as long
+// as they fill three quarters of two blocks per SM, smaller GPCs do not matter.
+template <typename S> int shared_bytes_beside_others(int64_t blocks, int log_blocks, int otherwise) {
+  const int64_t sms = multiprocessors(), most = log_blocks < 4 ? 2 * sms : sms + sms / 2;
+  return blocks > sms && blocks <= most && S::bytes < kBytesOfTwo ? kBytesOfTwo : otherwise;
 }
 
 // Whether the next launch's blocks may start while these run. Blocks that take slots which this launch still needs cost

@@ -13,7 +13,8 @@
 // k, v of e4m3 (kE4m3Cache): a key is k_scale[h] k, a value v_scale[h] v, of KV head h.
 //
 // The binding passes every kernel an AttentionDecodeCall, whose first member is AttentionDecodeArgs. A kernel that
-// takes all this says so by *taken; the binding refuses the result of one that did not.
+// takes all this says so by *taken; the binding refuses the result of one that did not. The same holds for a call with
+// a new token (AttentionDecodeNew), which take_new() takes.
 #pragma once
 #include "attention_decode.cuh"
 
@@ -35,17 +36,51 @@ struct AttentionDecodeScales {
   const float* v;
 };
 
+// A whole number per sequence: data[b * row], int64 (wide) or int32.
+struct SequenceNumber {
+  const void* data;
+  int64_t row;
+  int32_t wide;
+};
+
+// One new token's key and value, which are not in the caches yet. Result and caches become those of rope_cache, then
+// attention_decode: q and k turn by the rotary angles of the position as rope_cache.cuh says; key `place` of the
+// sequence becomes k and v, in the caches too. A place outside 0 ... S_max - 1 and a page that is not in the cache are
+// not written. One token, a cache of q's dtype, no window; columns of q, k, v and of the caches lie side by side.
+struct AttentionDecodeNew {
+  const void* k;  // (B, H_kv, D); nullptr: there is none, the caches hold all keys
+  const void* v;
+  void* k_cache;  // args.k and args.v
+  void* v_cache;
+  const float* cos_sin;     // (cos_sin_rows, rotary); nullptr: nothing turns
+  SequenceNumber position;  // the row of cos_sin, where by_token is 0
+  SequenceNumber place;
+  int64_t k_stride[2], v_stride[2];  // in elements: batch, head
+  int64_t cos_sin_rows;
+  int32_t rotary;    // 0 without cos_sin
+  int32_t by_token;  // 1: row b of cos_sin belongs to sequence b
+  int32_t settled;   // 1: the kernel before this one wrote nothing but q, k and v of what is read here
+};
+
 struct AttentionDecodeCall {
   AttentionDecodeArgs args;
   AttentionDecodeGeneral general;
   bool* taken;
   AttentionDecodeScales scales;  // where dtype has kE4m3Cache
+  AttentionDecodeNew added;
 };
 
 inline AttentionDecodeGeneral take_general(const AttentionDecodeArgs& a) {
   const auto& call = reinterpret_cast<const AttentionDecodeCall&>(a);
-  if (call.taken) *call.taken = true;
+  if (call.taken && !call.added.k) *call.taken = true;
   return call.general;
+}
+
+// nullptr: there is no new token.
+inline const AttentionDecodeNew* take_new(const AttentionDecodeArgs& a) {
+  const auto& call = reinterpret_cast<const AttentionDecodeCall&>(a);
+  if (call.added.k) *call.taken = true;
+  return call.added.k ? &call.added : nullptr;
 }
 
 inline AttentionDecodeScales scales_of(const AttentionDecodeArgs& a) {

@@ -39,6 +39,20 @@ template <typename T, int Width, int Eights> struct QueryColumns {
     }
   }
 
+  // The same from a unit whose rows are the queries.
+  __device__ __forceinline__ void read(const char* unit) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int n = 0; n < Eights; ++n)
+#pragma unroll
+      for (int s = 0; s < Steps; s += 2) {
+        uint32_t two[4];
+        tensor_core::ldmatrix_x4(two,
+                                 tensor_core::shared_address(unit + place<Width>(8 * n + lane % 8, 2 * s + lane / 8)));
+        query[s][n][0] = two[0], query[s][n][1] = two[1], query[s + 1][n][0] = two[2], query[s + 1][n][1] = two[3];
+      }
+  }
+
   __device__ __forceinline__ void begin(const AttentionDecodeGeneral& g, int first_row, int length) {
 #pragma unroll
     for (int n = 0; n < Eights; ++n)

@@ -81,12 +81,15 @@ template <typename C, int Width, int Eights> struct UnitStream {
     }
   }
 
+  // The stage that start() leaves free until next() is called.
+  __device__ __forceinline__ char* free_stage() const { return ring + (S::stages - 1) * S::unit_bytes; }
+
   // Waits for the next keys or values in order and refills the stage of those before, which all lanes have read.
-  template <bool Values> __device__ __forceinline__ const char* next() {
+  template <bool Values> __device__ __forceinline__ char* next() {
     async_copy::wait<S::stages - 2>();
     __syncwarp();
     fill<Values == (S::stages % 2 == 1)>();
-    const char* const at = ring + read_at * S::unit_bytes;
+    char* const at = ring + read_at * S::unit_bytes;
     read_at = read_at + 1 == S::stages ? 0 : read_at + 1;
     return at;
   }

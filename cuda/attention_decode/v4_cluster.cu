@@ -2,33 +2,39 @@
 // of a product.
 // archs: sm_90a
 // expects: HMMA
-// takes: fp16 bf16, d<=128, softcap+sinks, fp8-cache
+// takes: fp16 bf16, d<=128, softcap+sinks, fp8-cache, new-token
 //
 // v3's join goes through global memory: fences, a ticket and a read of pieces cost more than a small cache takes to
 // read. Blocks of a cluster send their pieces straight to the shared memory of the block that adds them (cluster.cuh).
 // Items are not cut at equal shares of all keys, as in v1 to v3, but each into as many equal parts as its cluster has
 // blocks, so a block has one item and its ring's memory is free for the merge. Where items of many keys are so few that
 // clusters of the largest size leave SMs idle, an item has several clusters, whose results are joined as in v3.
+//
+// With a new token (new_token.cuh) the blocks load what the caches hold while the kernel before still runs, if that
+// wrote nothing of it.
 #include "../common/cluster.cuh"
 #include "../common/dependent.cuh"
 #include "byte_columns.cuh"
 #include "cluster_parts.cuh"
+#include "new_token.cuh"
 #include "unit_stream.cuh"
 
 namespace {
 using namespace tensor_core;
 using namespace decode;
 constexpr int kNextMayStart = 8;  // a flag of `how`, as those of loads_of()
+template <typename... More> constexpr bool adds_token = (std::is_same_v<More, AttentionDecodeNew> || ...);
 
 // 2^log_clusters clusters of 2^log_blocks blocks per item: rows of one KV head of one sequence. One token sees all keys
 // that are loaded; code that looks at values, even if it never runs, costs a call on few keys 5 % (NOTES.md). C: an
-// element of the cache; Scales: AttentionDecodeScales where that is E4m3, else nothing.
-template <typename T, typename C, int Width, int Eights, bool OneToken, typename... Scales>
+// element of the cache; More: AttentionDecodeScales where that is E4m3, AttentionDecodeNew with a new token, else
+// nothing.
+template <typename T, typename C, int Width, int Eights, bool OneToken, typename... More>
 __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_sm) decode_cluster(
     const __grid_constant__ AttentionDecodeArgs a, const __grid_constant__ AttentionDecodeGeneral g, int how,
-    int log_blocks, int log_clusters, uint64_t tag, Scales... scales) {
+    int log_blocks, int log_clusters, uint64_t tag, More... more) {
   using S = Shape<C, Width, Eights>;
-  constexpr bool bytes = std::is_same_v<C, E4m3>;
+  constexpr bool bytes = std::is_same_v<C, E4m3>, adds = adds_token<More...>;
   extern __shared__ __align__(128) char shared[];  // all of it dynamic: four small blocks just fit an SM
   float* const inbox = reinterpret_cast<float*>(shared + kWarps * S::stages * S::unit_bytes);
   float2* const inbox_statistics = reinterpret_cast<float2*>(inbox + S::inbox_floats);
@@ -48,11 +54,17 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
     if (threadIdx.x == 0) cluster::open(received, unsigned(blocks * (own * sizeof(float4) + rows * sizeof(float2))));
     cluster::arrive();
   }
-  wait_for_previous();
-  if (how & kNextMayStart) let_next_start();
+  NewToken<T, Width> token;
+  if constexpr (adds) {
+    if (!(how & kSettled)) wait_for_previous();
+    token.read_numbers((more, ...), b);
+  } else {
+    wait_for_previous();
+    if (how & kNextMayStart) let_next_start();
+  }
 
   std::conditional_t<bytes, ByteColumns<T, Width, Eights>, QueryColumns<T, Width, Eights>> columns;
-  columns.load(a, g, b, head_kv, first_row, how & kQueryPairs);
+  if constexpr (!adds) columns.load(a, g, b, head_kv, first_row, how & kQueryPairs);
   const Span span = span_of(a, g, b);
   const int first = span.low / kUnitKeys, units = (span.length + kUnitKeys - 1) / kUnitKeys - first;
   const int begin = first + int(int64_t(units) * part_of_item >> log_parts),
@@ -74,11 +86,22 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
                                       0,
                                       0,
                                       0};
+  if constexpr (adds) token.begin(a, g, (more, ...), b);
   stream.start();
+  if constexpr (adds) {
+    token.begun(g);
+    wait_for_previous();
+    if (how & kNextMayStart) let_next_start();
+    char* const queries = stream.free_stage();
+    token.template load<Eights>(a, (more, ...), b, head_kv, first_row, rows, queries);
+    columns.read(queries);
+    if (part_of_item == 0 && first_row == 0 && warp == 0) token.write(a, g, (more, ...), head_kv);
+    token.limit(span.length);
+  }
   float v_scale = 1.f;
   if constexpr (bytes) {
-    const float k_scale = (scales.k, ...)[head_kv];
-    v_scale = (scales.v, ...)[head_kv];
+    const float k_scale = (more.k, ...)[head_kv];
+    v_scale = (more.v, ...)[head_kv];
     columns.begin(a, g, first_row, span.length, k_scale);
   } else {
     columns.begin(g, first_row, span.length);
@@ -86,10 +109,14 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
   int done = 0;
   for (int unit = begin + warp; unit < end; unit += kWarps) {
     float score[Eights][4];
-    const char* const keys = stream.template next<kKeyUnit>();
+    char* const keys = stream.template next<kKeyUnit>();
+    if constexpr (adds)
+      if (token.is_in(unit)) token.template put<kKeyUnit>(keys);
     columns.scores(score, keys, a, g, unit * kUnitKeys, stream.present >> (stream.loaded - 1 - done++) & 1);
     columns.weigh(score);
-    const char* const values = stream.template next<kValueUnit>();
+    char* const values = stream.template next<kValueUnit>();
+    if constexpr (adds)
+      if (token.is_in(unit)) token.template put<kValueUnit>(values);
     if (!OneToken && seen_by_some(g, span.length, unit * kUnitKeys, kUnitKeys) && columns.spoilt(values))
       columns.add_to_seeing(score, values, unit * kUnitKeys);
     else
@@ -192,17 +219,20 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
     store_chunk(rank + (i << log_blocks), joint.sum(own_pieces + i, clusters));
 }
 
-template <typename T, typename C, int Width, int Eights, bool OneToken, typename... Scales>
+template <typename T, typename C, int Width, int Eights, bool OneToken, typename... More>
 const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g, cudaStream_t stream,
-                   const Scales&... scales) {
+                   const More&... more) {
   using S = Shape<C, Width, Eights>;
+  if constexpr (adds_token<More...>)
+    if (const char* why = refuse_new(a, more...)) return why;
   const int64_t items = int64_t(a.batch) * a.heads_kv * row_blocks(a, g);
   const int64_t longest = (a.seq_max + kUnitKeys - 1) / kUnitKeys,
                 seen = g.window ? (g.window + g.tokens) / kUnitKeys + 2 : longest;
   const int64_t units = seen < longest ? seen : longest;
   if (items * kMostBlocks >= int64_t(1) << 31) return "unsupported: 2^27 sequences times KV heads or more";
-  constexpr auto kernel = decode_cluster<T, C, Width, Eights, OneToken, Scales...>;
-  if (const char* why = allow_shared<kernel>(S::bytes > kBytesOfThree ? S::bytes : kBytesOfThree)) return why;
+  constexpr auto kernel = decode_cluster<T, C, Width, Eights, OneToken, More...>;
+  constexpr int most_bytes = adds_token<More...> ? kBytesOfTwo : kBytesOfThree;
+  if (const char* why = allow_shared<kernel>(S::bytes > most_bytes ? S::bytes : most_bytes)) return why;
   constexpr bool bytes_of_few = std::is_same_v<C, E4m3> && Eights == 1;
   const int blocks = blocks_per_cluster<bytes_of_few>(
       a.batch, items, units, [&] { return cluster::resident<kernel>(kMostBlocks, kThreads, S::bytes) >= items; });
@@ -212,21 +242,29 @@ const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g
     *a.workspace_floats = Joint::floats(items << blocks, 1 << clusters, S::chunks >> blocks);
     return nullptr;
   }
-  const int bytes = blocks ? S::bytes : shared_bytes<S>(items);
-  const int how = loads_of(a, g, sizeof(C)) | (next_may_start<S>(items << clusters, blocks) ? kNextMayStart : 0);
+  int bytes = blocks ? S::bytes : shared_bytes<S>(items);
+  int how = loads_of(a, g, sizeof(C)) | (next_may_start<S>(items << clusters, blocks) ? kNextMayStart : 0);
+  if constexpr (adds_token<More...>) {
+    how |= (more.settled, ...) ? kSettled : 0;
+    bytes = shared_bytes_beside_others<S>(items << blocks << clusters, blocks, bytes);
+  }
   return launch_dependent(kernel, unsigned(items << blocks << clusters), kThreads, bytes, stream, 1u << blocks, a, g,
-                          how, blocks, clusters, clusters ? next_tag() : 0, scales...);
+                          how, blocks, clusters, clusters ? next_tag() : 0, more...);
 }
 
-// C: an element of the cache; scales: of one of e4m3.
-template <typename T, typename C, typename... Scales>
-const char* launch_columns(const AttentionDecodeArgs& a, cudaStream_t stream, const Scales&... scales) {
-  const AttentionDecodeGeneral g = take_general(a);
+// C: an element of the cache; more: as decode_cluster takes it.
+template <typename T, typename C, typename... More>
+const char* launch_columns(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g, cudaStream_t stream,
+                           const More&... more) {
   return with_width<64, 128>(a.head_dim, [&](auto width) {
-    const bool one = g.tokens == 1, few = all_rows(a, g) <= 8;
-    const auto run = one ? (few ? launch<T, C, width, 1, true, Scales...> : launch<T, C, width, 2, true, Scales...>)
-                         : (few ? launch<T, C, width, 1, false, Scales...> : launch<T, C, width, 2, false, Scales...>);
-    return run(a, g, stream, scales...);
+    const bool few = all_rows(a, g) <= 8;
+    if constexpr (!adds_token<More...>) {
+      if (g.tokens > 1)
+        return few ? launch<T, C, width, 1, false>(a, g, stream, more...)
+                   : launch<T, C, width, 2, false>(a, g, stream, more...);
+    }
+    return few ? launch<T, C, width, 1, true>(a, g, stream, more...)
+               : launch<T, C, width, 2, true>(a, g, stream, more...);
   });
 }
 }  // namespace
@@ -240,7 +278,9 @@ FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void* stream) {
       [&](auto zero) {
         using T = decltype(zero);
         const auto on = static_cast<cudaStream_t>(stream);
-        return args->dtype & kE4m3Cache ? launch_columns<T, E4m3>(*args, on, scales_of(*args))
-                                        : launch_columns<T, T>(*args, on);
+        const AttentionDecodeGeneral g = take_general(*args);
+        if (const AttentionDecodeNew* token = take_new(*args)) return launch_columns<T, T>(*args, g, on, *token);
+        return args->dtype & kE4m3Cache ? launch_columns<T, E4m3>(*args, g, on, scales_of(*args))
+                                        : launch_columns<T, T>(*args, g, on);
       });
 }

@@ -104,12 +104,13 @@ template <int Width> struct Packs {
     for (int e = 0; e < Width; ++e) bytes.value[e] = to_e4m3(from[e] / scale);
     *reinterpret_cast<Bytes*>(to) = bytes;
   }
+  // Which product is rounded is written out: attention_decode's new_token.cuh gives the same bits.
   __device__ __forceinline__ void turn(const float* cosine, const float* sine) {
 #pragma unroll
     for (int e = 0; e < Width; ++e) {
       const float a = first[e], b = second[e];
-      first[e] = a * cosine[e] - b * sine[e];
-      second[e] = b * cosine[e] + a * sine[e];
+      first[e] = fmaf(a, cosine[e], -(b * sine[e]));
+      second[e] = fmaf(a, sine[e], b * cosine[e]);
     }
   }
 };

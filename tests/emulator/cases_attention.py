@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+from functools import partial
 from unittest import mock
 
 import torch
@@ -14,7 +15,7 @@ from fusescope.core.sources import families
 from fusescope.measure.checking.check import compare
 from fusescope.ops.attention.plan import buffer, schedule
 from fusescope.ops.attention.work import items, parts
-from tests.attention import attention_tools, decode_tools, scored_tools, varlen_tools
+from tests.attention import attention_tools, decode_tools, scored_tools, step_tools, varlen_tools
 from tests.emulator.cases import Case, Emulation, copied
 
 MASKED = (
@@ -261,9 +262,20 @@ def _decode(impl):
                 continue
             for sms in (63, 3):  # with 3 more blocks than slots
                 yield Case({"fp8": number}, sms=sms, **how)
+    if families(("attention_decode",))["attention_decode"].variant(impl).takes.new_token:
+        for number, given in enumerate(step_tools.CASES):
+            one, other = ("early", "late")[:: -1 if number % 2 else 1]
+            if max(given["lengths"]) <= _OF_MANY_BLOCKS:
+                how = dict(dtypes=2, contiguous=number % 4 > 0, sms=1 + number % 4)
+                yield Case({"step": number}, copies=one, **how)
+            yield Case({"step": number}, contiguous=True, copies=other, sms=63)
 
 
 def _execute_decode(op, impl, values, dtype, contiguous, seed):
+    if "step" in values:
+        given = step_tools.CASES[values["step"]]
+        case = step_tools.make(**given, dtype=dtype, seed=seed, strided=not contiguous)
+        return step_tools.wrong(case, partial(_step, impl, seed % 3 > 0), partial(_attend, impl))
     if values.keys() & {"general", "fp8"}:
         known = decode_tools.CASES if "general" in values else decode_tools.FP8_CASES
         given = known[next(iter(values.values()))]
@@ -279,6 +291,17 @@ def _execute_decode(op, impl, values, dtype, contiguous, seed):
             cache[i, :, n:] = math.nan
     out = torch.ops.fusescope.attention_decode(*module.arguments(inputs)[0], case["head_dim"] ** -0.5, impl)
     return compare(out, reference, module.tolerance(case, dtype)).reason
+
+
+def _step(impl, settled, given):
+    names = "q", "k", "v", "cos_sin", "positions", "places", "k_cache", "v_cache", "block_table", "lengths"
+    run = torch.ops.fusescope.attention_decode_step
+    return run(*(given[name] for name in names), None, settled, impl)
+
+
+def _attend(impl, q, given):
+    caches, run = (given["k_cache"], given["v_cache"]), torch.ops.fusescope.attention_decode_general
+    return run(q, *caches, given["lengths"], None, impl, given["block_table"])
 
 
 EMULATIONS = {

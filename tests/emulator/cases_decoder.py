@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.attention import step_tools
 from tests.emulator.cases import Case, Emulation, through_function
 from tests.ops.rope_tools import what_is_wrong, what_is_wrong_in_fp8
 from tests.ops.weight_only_tools import every_weight_is_wrong
@@ -80,10 +81,18 @@ def _rope_cache(impl):
         few = {"batch": batch, "tokens": 1, "heads": 70, "kv_heads": 35, "head_dim": 128}
         yield Case(few | {"seq_max": 9, "page": "none"}, 2, True, sms=sms)
     yield Case({}, 3, True)
+    if impl == step_tools.ROPE_CACHE:
+        for number in range(len(step_tools.CASES)):
+            yield Case({"step": number}, 2, number % 2 == 0)
 
 
 def _rope_cache_run(op, impl, values, dtype, contiguous, seed):
-    """Without values: what lies outside, partial rotation, other forms of angles."""
+    """Without values: what lies outside, partial rotation, other forms of angles. step: the bits that a step
+    in attention's launch gives too."""
+    if "step" in values:
+        given = step_tools.CASES[values["step"]]
+        case = step_tools.make(**given, dtype=dtype, seed=seed, strided=not contiguous)
+        return step_tools.wrong_write(case, impl)
     if values:
         return through_function(op, impl, values, dtype, contiguous, seed)
     import torch

@@ -35,8 +35,8 @@ def test_how_blocks_share_tiles():
     [
         (
             "takes: fp8",
-            "takes: fp32 fp16 bf16 d<=128 no-bias scale>0 tma softcap+sinks score fp8-cache are known, "
-            "not 'fp8'",
+            "takes: fp32 fp16 bf16 d<=128 no-bias scale>0 tma softcap+sinks score fp8-cache new-token are "
+            "known, not 'fp8'",
         ),
         ("plan: lots", "plan: one of lists, schedule, parts, not 'lots'"),
         ("tiles: 2", "tiles: none, or such as 2 per block"),

@@ -11,6 +11,7 @@ def _rounded_alike(patch):
     """Makes Decoder keep what an fp8 cache would hold in a cache of the model's dtype, computed apart."""
     from fusescope.models.run.decoder import cache, decoder
     from fusescope.ops import fp8
+    from fusescope.ops.attention import step
 
     made = []
     write = decoder.rope_cache
@@ -42,7 +43,8 @@ def _rounded_alike(patch):
         return found
 
     patch.setattr(decoder, "Cache", Rounded)
-    patch.setattr(decoder, "rope_cache", then_rounded)
+    for module in (decoder, step):
+        patch.setattr(module, "rope_cache", then_rounded)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "mistral", "qwen2"])

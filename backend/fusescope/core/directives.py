@@ -8,7 +8,7 @@ is given, and how its blocks share the work.
 
 takes: dtypes (fp32 fp16 bf16, default all), head sizes up to a number, no bias, positive scales only,
 operands that TMA can address (default: none of these limits); softcap and sinks; score, an expression that
-modifies scores; an fp8 cache (default: not taken).
+modifies scores; an fp8 cache; a new token's key and value in the same launch (default: not taken).
 plan: lists (tile lists, the default), schedule (tile lists merged for pairs of query tiles) or parts (work
 items instead of the plan).
 tiles: query tiles per block and blocks per multiprocessor up to 64 columns of head size; of several lines the
@@ -44,6 +44,7 @@ class Inputs:
     scored: bool = False
     expressed: bool = False
     fp8_cache: bool = False
+    new_token: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Takes:
     scored: bool = False
     expressed: bool = False
     fp8_cache: bool = False
+    new_token: bool = False
 
     def accepts(self, inputs: Inputs) -> bool:
         return (
@@ -69,6 +71,7 @@ class Takes:
             and (self.scored or not inputs.scored)
             and (self.expressed or not inputs.expressed)
             and (self.fp8_cache or not inputs.fp8_cache)
+            and (self.new_token or not inputs.new_token)
         )
 
 
@@ -122,7 +125,12 @@ def _takes(text: str) -> Takes:
     return replace(found, dtypes=tuple(dtypes)) if dtypes else found
 
 
-_FURTHER = {"softcap+sinks": "scored", "score": "expressed", "fp8-cache": "fp8_cache"}
+_FURTHER = {
+    "softcap+sinks": "scored",
+    "score": "expressed",
+    "fp8-cache": "fp8_cache",
+    "new-token": "new_token",
+}
 _LIMITS = {"no-bias": "bias", "scale>0": "any_scale", "tma": "any_strides"}
 
 

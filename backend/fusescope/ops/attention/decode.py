@@ -81,7 +81,7 @@ def attention_decode(
             ):
                 return _dispatch.operator(q, k_cache, v_cache, lengths, scale, impl)
         except REFUSALS as error:
-            _check(q, k_cache, v_cache, lengths, scale, impl)
+            check_call(q, k_cache, v_cache, lengths, scale, impl)
             if not is_refusal(error) and q.shape[2] == 1:
                 raise
     return _first_call(q, k_cache, v_cache, lengths, scale, impl, check)
@@ -100,7 +100,7 @@ def _first_call(q, k_cache, v_cache, lengths, scale, impl, check):
 
     if getattr(q, "ndim", 0) == 4 and q.shape[2] > 1:
         return _general(q, k_cache, v_cache, lengths, scale, impl, check)
-    _check(q, k_cache, v_cache, lengths, scale, impl)
+    check_call(q, k_cache, v_cache, lengths, scale, impl)
     if checks.are_read(torch, check, lengths):
         checks.cache_lengths(lengths, k_cache.shape[2])
     scale = None if scale is None else float(scale)
@@ -131,7 +131,7 @@ def _general(
     """The call that an operator of its own takes; nothing of it is remembered."""
     import torch
 
-    _check(q, k_cache, v_cache, lengths, scale, impl, block_table, k_scale, v_scale)
+    check_call(q, k_cache, v_cache, lengths, scale, impl, block_table, k_scale, v_scale)
     _check_window(window)
     checks.softcap(softcap)
     checks.sinks(torch, sinks, q)
@@ -183,7 +183,8 @@ def _general_fake(
 register_fakes({"attention_decode": _fake, "attention_decode_general": _general_fake})
 
 
-def _check(q, k, v, lengths, scale, impl, block_table=None, k_scale=None, v_scale=None) -> None:
+def check_call(q, k, v, lengths, scale, impl, block_table=None, k_scale=None, v_scale=None) -> None:
+    """TypeError, ValueError or Unsupported unless the arguments fit together; their values are not read."""
     import torch
 
     checks.are_tensors(torch, q=q, k_cache=k, v_cache=v, lengths=lengths)

@@ -15,7 +15,7 @@ from fusescope.models.run.decoder import prompt
 from fusescope.models.run.decoder.cache import Cache
 from fusescope.models.run.decoder.layers import Layers, turned
 from fusescope.models.run.decoder.prompt import Prompt
-from fusescope.ops.attention import attention, attention_decode
+from fusescope.ops.attention import attention, attention_decode_step
 from fusescope.ops.layer.rope_cache import rope_cache
 
 _UNSEEN = -1e30  # as a bias: its weight is exactly 0, and no kernel overflows
@@ -138,13 +138,13 @@ class Decoder:
         def attend(i, q, k, v, angles):
             how = dict(check=False, **cache.scales[i])
             caches, where = (cache.keys[i], cache.values[i]), at[cache.windows[i]]
-            q, keys, values = rope_cache(q, k, v, angles, places, *caches, places=where, **how)
-            q = q.transpose(1, 2)
             if given.slots is not None and self.windows[i] is not None:
+                q, keys, _ = rope_cache(q, k, v, angles, places, *caches, places=where, **how)
                 apart = given.within(sizes, keys.shape[2], self.windows[i], append)
                 bias = torch.where(apart, 0.0, _UNSEEN)[:, None, None]
-                return attention(q, *cache.wide(i), bias=bias).transpose(1, 2)
-            return attention_decode(q, keys, values, seen[cache.windows[i]], **how).transpose(1, 2)
+                return attention(q.transpose(1, 2), *cache.wide(i), bias=bias).transpose(1, 2)
+            how |= dict(places=where, settled=True)
+            return attention_decode_step(q, k, v, angles, places, *caches, seen[cache.windows[i]], **how)
 
         tokens, places = tokens[:, None], places[:, None]
         x = self.layers(self.layers.embed(tokens, places), places, attend)

@@ -14,7 +14,7 @@ from fusescope.models.run import capture, masking
 from fusescope.models.run.build import Model
 from fusescope.models.run.decoder.fp8_cache import Fp8Cache
 from fusescope.models.run.decoder.layers import Layers, Mark, Record, turned
-from fusescope.ops.attention import attention, attention_decode, attention_varlen, prepare
+from fusescope.ops.attention import attention, attention_decode_step, attention_varlen, prepare
 from fusescope.ops.layer import padding
 from fusescope.ops.layer.rope_cache import rope_cache
 
@@ -163,11 +163,11 @@ class FusedDecoder:
         places = self.counts[:, None]
 
         def attend(i, q, k, v, angles):
-            kept, how = self.cache, {"check": False}
+            kept, how = self.cache, {"check": False, "settled": True}
             if self.fp8:
                 kept, how = self.fp8, how | self.fp8.scales[i]
-            q, keys, values = rope_cache(q, k, v, angles, self.counts, kept.keys[i], kept.values[i], **how)
-            return attention_decode(q.transpose(1, 2), keys, values, self.sizes, **how).transpose(1, 2)
+            caches = kept.keys[i], kept.values[i]
+            return attention_decode_step(q, k, v, angles, self.counts, *caches, self.sizes, **how)
 
         x = self.layers(self.layers.embed(ids, places, record, mark), places, attend, record, mark)
         return self.layers.logits(x, record, mark)

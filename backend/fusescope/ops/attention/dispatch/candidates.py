@@ -35,13 +35,15 @@ def inputs(
     scored: bool = False,
     expressed: bool = False,
     fp8_cache: bool = False,
+    new_token: bool = False,
 ) -> Inputs:
     """dtype: a torch.dtype; plain: no bias, and a positive scale; scheduled: the plan is of every key or
     has a schedule; items: it is one mask for all sequences, of which work items can be made; scored: with a
-    soft-cap or sinks; expressed: with a score expression; fp8_cache: K and V of e4m3 with scales."""
+    soft-cap or sinks; expressed: with a score expression; fp8_cache: K and V of e4m3 with scales; new_token:
+    with a new token's key and value, which go into the cache."""
     plans = ("lists", *("schedule",) * scheduled, *("parts",) * (scheduled and items))
     limits = str(dtype).removeprefix("torch."), head_dim, tma, not plain, plain, plans
-    return Inputs(*limits, scored, expressed, fp8_cache)
+    return Inputs(*limits, scored, expressed, fp8_cache, new_token)
 
 
 @cache
@@ -78,6 +80,15 @@ def last_that_takes(family: str, index: int, *facts) -> str:
     if not names:
         raise Unsupported(f"{family} has no kernel for this GPU that takes {known}")
     return names[-1]
+
+
+def that_takes_a_new_token(index: int, dtype, head_dim: int) -> str | None:
+    """The last kernel of attention_decode that takes a new token's key and value; None where none does."""
+    try:
+        facts = dtype, head_dim, False, True, False, False, False, False, False, True
+        return last_that_takes("attention_decode", index, *facts)
+    except Unsupported:
+        return None
 
 
 def ladder(index: int, *facts) -> Ladder:

@@ -31,6 +31,10 @@ def last_that_takes(*facts) -> str:
     return candidates.last_that_takes(*facts)
 
 
+def that_takes_a_new_token(*facts) -> str | None:
+    return candidates.that_takes_a_new_token(*facts)
+
+
 def gain(key: str, batch: int, heads: int, head_dim: int) -> float:
     return parts.of(plans.of_key(key), batch, heads, head_dim).gain
 
@@ -64,6 +68,7 @@ for _constant in (
     takes_work_items,
     ladder,
     last_that_takes,
+    that_takes_a_new_token,
     gain,
     buffer,
     layout,
