@@ -380,3 +380,12 @@ def test_a_second_that_is_inconclusive_has_no_brackets_in_brackets():
     first, second = timed("v5_parts", 0.2, (4.0, 3.0, 5.0)), timed("flash4", 0.21, (3.8, 0.9, 6.0))
     said = sentences.result([BASE, first, second], "sdpa")
     assert said.endswith("next flash4 (inconclusive, too noisy).")
+
+
+def test_home_says_too_that_the_second_may_be_as_fast():
+    """Home said "next flash4" where Kernels said that none is proven faster than it."""
+    first, second = timed("v5_parts", 0.2, (4.0, 3.0, 5.0)), timed("flash4", 0.25, (3.2, 3.1, 3.3))
+    said = sentences.against([BASE, first, second], "sdpa", "sdpa")
+    assert said.endswith("flash4 may be as fast, 250 µs") and "next" not in said
+    sure = timed("v5_parts", 0.2, (4.0, 3.9, 4.1))
+    assert "; next flash4, 250 µs" in sentences.against([BASE, sure, second], "sdpa", "sdpa")

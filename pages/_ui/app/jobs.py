@@ -188,5 +188,6 @@ def _farewell(run_id: str) -> str:
         run = run_data.read(run_id)
     except RunError as error:
         return str(error)
-    reason = f" · {md(run.reason)}" if run.reason else ""
+    told = run.reason and run.reason != f"{run.status} by user"  # which the status says
+    reason = f" · {md(run.reason)}" if told else ""
     return f"**{md(run_name(run))}**: {status_text(run.status)}{reason}"

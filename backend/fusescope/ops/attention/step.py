@@ -108,9 +108,9 @@ def _choose(q, k, v, k_cache, v_cache, cos_sin, block_table) -> str | None:
 
 def _saves(q, k_cache, block_table) -> bool:
     """Whether one launch takes less time than two calls, by shapes alone: lengths are not read."""
-    # Product, attention, product on an H200: with 128 and 512 places in all 3 to 17 % less; with 1,024 from 2 %
+    # Product, attention, product on an H200: with 128 and 512 places in all 3 to 17 % less; with 1,024 2 %
     # less to the same; with more from 2 % less (4 of 512, 12 heads) to 9 % more (4 of 2,048, 32 heads on 8).
-    # The limit lies between: NOTES.md of the family.
+    # The limit lies between (NOTES.md of the family).
     columns = 1 if block_table is None else block_table.shape[1]
     return q.shape[0] * k_cache.shape[2] * columns <= _MOST_PLACES
 
