@@ -184,7 +184,7 @@ def test_the_device_follows_to_where_an_operator_was_measured_until_one_is_chose
     assert widget(at.selectbox, "device").value == H200
     calm(widget(at.selectbox, "What is fastest for").set_value("rmsnorm_residual").run())
     assert widget(at.selectbox, "device").value == H100 and "on" not in query(at)
-    assert "Not measured on NVIDIA H200: the device is NVIDIA H100 80GB HBM3." in shown(at)
+    assert "RMSNorm was not measured on NVIDIA H200: the device is NVIDIA H100 80GB HBM3." in shown(at)
     calm(widget(at.selectbox, "What is fastest for").set_value("bert-base").run())
     assert widget(at.selectbox, "device").value == H200
     calm(widget(at.selectbox, "device").set_value(H100).run())

@@ -32,6 +32,13 @@ def test_three_significant_digits(value, text):
 
 
 @pytest.mark.parametrize(
+    ("value", "text"), [(0.954, "0.95"), (0.0954, "0.0954"), (1.28, "1.28"), (10.42, "10.4")]
+)
+def test_brief_fits_a_narrow_cell(value, text):
+    assert numbers.brief(value) == text
+
+
+@pytest.mark.parametrize(
     ("ms", "unit"),
     [([0.003, 0.3], "µs"), ([0.9, 40], "ms"), ([5000.0, 9000.0], "s"), ([None], "ms"), ([], "ms")],
 )

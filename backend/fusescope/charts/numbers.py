@@ -31,6 +31,11 @@ def three(value: float | None) -> str:
     return f"{rounded:,.{max(0, 2 - exponent)}f}"
 
 
+def brief(value: float) -> str:
+    """The same in at most four characters from 0.1 to 999, for a narrow cell: 0.95, 1.28, 10.4."""
+    return f"{value:.2f}" if 0.1 <= value < 1 else three(value)
+
+
 def round3(value: float | None) -> float | None:
     """The number rounded to three significant digits, None for None and NaN: what a numeric column of a table
     holds."""

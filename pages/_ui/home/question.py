@@ -69,7 +69,8 @@ def draw(state: url.State) -> Asked:
     case = {"batch": batch, "seq": seq} | sizes
     usual = "causal" if about != ATTENTION and models.kind(about) == "decoder" else "full"
     case["mask"] = mask_picker.line(state, f"mask-{usual}", operators.keys(seq), usual, row)
-    dtype, name = _where(state, row, DTYPES, ATTENTION if about == ATTENTION else models.op(about))
+    op = ATTENTION if about == ATTENTION else models.op(about)
+    dtype, name = _where(state, row, DTYPES, op, about)
     model = None
     if about != ATTENTION:
         own = {"lengths": "fixed" if lengths == _FULL else "uniform"} | ({"phase": phase} if phase else {})
@@ -81,7 +82,7 @@ def draw(state: url.State) -> Asked:
     return Asked(about, dtype, name, attention, model)
 
 
-def _where(state: url.State, row, dtypes: Sequence[str], op: str) -> tuple[str, str]:
+def _where(state: url.State, row, dtypes: Sequence[str], op: str, about: str) -> tuple[str, str]:
     """dtype and device; until another one is chosen, the device is one on which ``op`` was measured."""
     dtype = _pick(row, state, "dtype", "dtype", dtypes, "float16" if "float16" in dtypes else dtypes[0], 110)
     known = devices()
@@ -91,13 +92,14 @@ def _where(state: url.State, row, dtypes: Sequence[str], op: str) -> tuple[str, 
     st.session_state[before] = usual
     name = _pick(row, state, "on", "device", known, usual, 160, _brief)
     if name == usual and usual != (first := _first(known)):
-        st.caption(f"Not measured on {md(device_text(first))}: the device is {md(device_text(usual))}.")
+        there, here = md(device_text(first)), md(device_text(usual))
+        st.caption(f"{md(title(about))} was not measured on {there}: the device is {here}.")
     return dtype, name
 
 
 def _of_operator(state: url.State, op: str, row) -> Asked:
     case = operators.case(state, op, row)
-    dtype, name = _where(state, row, operators.dtypes(op), op)
+    dtype, name = _where(state, row, operators.dtypes(op), op, op)
     return Asked(op, dtype, name, operator=Question(op, case, dtype, name))
 
 

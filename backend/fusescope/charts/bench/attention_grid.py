@@ -109,9 +109,8 @@ def geometric_mean(some: Iterable[Cell]) -> float | None:
 
 
 def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Figure:
-    """A table of ratios in colour, masks down (dense ones first) and shapes across: how many times as fast as
-    the best peer, with a ? where that is not proven, and a frame around a cell that is proven slower: 0.9 is
-    hardly coloured. A click on a cell has its case in ``customdata[1]``."""
+    """A table of ratios to the best peer in colour, masks down, shapes across; a ? where one is not proven, a
+    frame where it is proven slower: 0.9 is hardly coloured. A click has its case in ``customdata[1]``."""
     if not some:
         return template.empty(_NONE, theme)
     rows = sorted({mask_name(c.mask) for c in some}, key=lambda name: (name not in _DENSE, name))
@@ -121,12 +120,13 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
     fig = template.figure(
         "Speed-up of our best kernel over the best peer", subtitle, theme, height=210 + 30 * len(rows)
     )
+    write = numbers.three if len(across) < _CROWDED else numbers.brief
     ticks = [2**n for n in range(-_DOUBLINGS, _DOUBLINGS + 1)]
     fig.add_heatmap(
         x=across,
         y=rows,
         z=[[None if i is None else math.log2(i.ratio) for i in line] for line in grid],
-        text=[["" if i is None else numbers.three(i.ratio) + _doubt(i) for i in line] for line in grid],
+        text=[["" if i is None else write(i.ratio) + _doubt(i) for i in line] for line in grid],
         texttemplate="%{text}",
         textfont=dict(size=11 if len(across) < _CROWDED else 9),
         colorscale=template.RATIO_SCALE[theme],
