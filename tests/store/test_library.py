@@ -71,6 +71,8 @@ def test_synonyms_and_values_of_cases_are_found(profiles):
         folder.create("bench", spec | {"dtype": "float16"})
     for text, count in (("padded", 1), ("packed seq=512", 1), ("fp16", 2), ("half varlen", 1), ("fp32", 0)):
         assert library.runs(text=text)[1] == count, text
+    folder.create("model", {"op": "model:gpt2", "cases": [{"seq": 512, "phase": "decode"}]})
+    assert library.runs(text="gpt-2 decoding")[1] == 1
 
 
 def test_words_in_quotes_are_one_and_adjacent_words_come_first(profiles):

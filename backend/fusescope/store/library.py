@@ -30,6 +30,8 @@ _SYNONYMS = (
     ("fp16", "float16", "half"),
     ("bf16", "bfloat16"),
     ("fp32", "float32"),
+    ("decode", "decoding"),
+    ("gpt2", "gpt-2"),
 )
 """Words of which a search for one finds the others."""
 _TERMS = re.compile(r'["“”]([^"“”]+)["“”]|([^\s"“”]+)')
