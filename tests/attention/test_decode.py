@@ -242,7 +242,7 @@ def test_lengths_of_a_case():
     for text, said in (
         ("3+5", "one length for each of 16"),
         ("often", "full, drawn, or integers"),
-        ("2000" + "+1" * 15, "from 0 to 1000"),
+        ("2000" + "+1" * 15, "from 0 to 1,000"),
     ):
         with pytest.raises(ValueError, match=said):
             OP.validate({"batch": 16, "seq_max": 1000, "lengths": text})

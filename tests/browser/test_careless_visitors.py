@@ -34,7 +34,7 @@ def test_a_number_out_of_bounds_cannot_be_run(recorded_server, page):
     box = page.get_by_role("textbox", name="heads, typed", exact=True)
     box.fill("-5")
     box.press("Enter")
-    expect(page.get_by_text(re.compile("from 1 to 4096, not -5")).first).to_be_visible()
+    expect(page.get_by_text(re.compile("from 1 to 4,096, not -5")).first).to_be_visible()
     expect(page.locator(".st-key-kernels-run button")).to_be_disabled()
 
 

@@ -39,7 +39,7 @@ def test_a_trace_job_leaves_a_chrome_trace_and_a_table(home):
         ({"impl": None}, ValueError, "this job needs impl"),
         ({"impl": "v1_one_element"}, Unsupported, "CUDA kernel; the device is cpu"),
         ({"case": {"n": -1}}, ValueError, "n must be an integer from"),
-        ({"warmup": 0}, ValueError, "warmup must be an integer from 1 to 1000"),
+        ({"warmup": 0}, ValueError, "warmup must be an integer from 1 to 1,000"),
         ({"active": 2.5}, ValueError, "active must be an integer"),
         ({"tool": "ncu"}, ValueError, "not tool"),
         ({"op": ["add"]}, ValueError, "op must be a text"),
