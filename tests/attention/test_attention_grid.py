@@ -97,6 +97,17 @@ def test_a_cell_that_is_proven_slower_is_framed():
     assert not attention_grid.by_mask_and_shape([won]).layout.shapes
 
 
+def test_ratios_below_1_fit_the_cells_of_many_shapes():
+    """0.950? and 0.920? ran into each other."""
+
+    def table(shapes):
+        sizes = [128 * (n + 1) for n in range(shapes)]
+        records = [record(i, ms, seq=s) for s in sizes for i, ms in (("v3_hopper", 3), ("sdpa", 2.8))]
+        return attention_grid.by_mask_and_shape(attention_grid.cells(records)).data[0].text[0][0]
+
+    assert (table(2), table(12)) == ("0.933", "0.93")
+
+
 @pytest.mark.parametrize("draw", ("by_mask_and_shape", "worst_first", "rates"))
 def test_a_click_on_any_chart_has_the_case(draw):
     some = attention_grid.cells([r for r in folder.records(RECORDED[0])])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fusescope import ops
-from fusescope.measure.checking import watch
+from fusescope.measure.checking import bounds, watch
 from fusescope.measure.checking.bounds import Bounds
 from fusescope.measure.checking.check import Case, compare
 from fusescope.measure.checking.poison import poisoned
@@ -231,3 +231,16 @@ def test_bounds_let_pass_what_the_reference_lets_pass(dtype):
         out = right.clone()
         out[at] = value
         assert f"1 of 8 elements are out of tolerance; the first, [{at}]" in bounds.broken_by(out)
+
+
+def test_an_element_has_its_own_tolerance_in_every_piece(monkeypatch):
+    """Both comparisons go piece by piece; what an element may be off by counts from the result's start."""
+    monkeypatch.setattr(bounds, "_PIECE", {"cpu": 4, "cuda": 4})
+    reference, own = torch.zeros(10, dtype=torch.float64), torch.full((10,), 1e-3)
+    own[9] = 1.0
+    loose = Tolerance(1e-6, 0.0, own=own)
+    for at, right in ((9, True), (8, False), (1, False)):
+        out = torch.zeros(10)
+        out[at] = 0.5
+        assert (compare(out, reference, loose).reason is None) is right
+        assert (Bounds(reference, loose, torch.float32, "cpu").broken_by(out) is None) is right

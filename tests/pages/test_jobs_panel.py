@@ -206,3 +206,13 @@ def test_cancel_draws_nothing_from_its_fragment(session, monkeypatch):
     monkeypatch.setattr(jobs.submit, "cancel", gone)
     jobs._cancel("b")
     assert session == {"jobs/toasts": ["b has ended"]}, "said when the page is drawn again"
+
+
+@pytest.mark.parametrize(
+    ("reason", "ends"),
+    [("cancelled by user", "■ cancelled"), ("the device was lost", " · the device was lost")],
+)
+def test_a_notice_says_once_how_a_job_ended(monkeypatch, reason, ends):
+    run = Run("20260101-000000-bench-abcdef", "bench", {}, "cancelled", reason=reason, title="mine")
+    monkeypatch.setattr(jobs.run_data, "read", lambda run_id: run)
+    assert jobs._farewell(run.id).endswith(ends)

@@ -57,3 +57,8 @@ def test_every_example_is_tested():
     tested = [m.args[1] for m in test_every_example_is_correct.pytestmark if m.name == "parametrize"]
     assert {op for op, _ in tested[0]} == {op for op in ops.names() if own_examples.has(op)}
     assert len({op for op, _ in tested[0]}) >= 18
+
+
+def test_what_may_be_left_out_is_said_where_the_call_is():
+    assert own_examples.called("layernorm").endswith("bias, eps)`, where eps may be left out")
+    assert own_examples.called("softmax") == "called as `mine(x)`"

@@ -76,9 +76,7 @@ def attention_decode_step(
         ).transpose(1, 2)
     if k_scale is not None:
         raise Unsupported('a cache of float8_e4m3fn in one launch; impl "auto" makes two')
-    for name, t in {"positions": positions, "places": places}.items():
-        if t is not None or name == "positions":
-            rope.check_numbers(name, t, q)
+    rope.check_tokens(q, positions, places)
     if any(t.stride(3) != 1 for t in (q, k, v)):
         raise ValueError("the elements of a head of q, k and v lie side by side; call contiguous() on them")
     check_call(q.transpose(1, 2), k_cache, v_cache, lengths, scale, impl, block_table)

@@ -151,8 +151,15 @@ def check_caches(q, k, v, k_cache, v_cache, k_scale, v_scale) -> None:
         raise ValueError(f"the caches are on q's device {q.device}, not on {k_cache.device}")
 
 
-def check_numbers(name: str, t, q) -> None:
-    """TypeError or ValueError unless t has a whole number per token, or per sequence, of q."""
+def check_tokens(q, positions, places) -> None:
+    """TypeError or ValueError unless positions, and places where given, have a whole number per token, or
+    per sequence, of q."""
+    for name, t in {"positions": positions, "places": places}.items():
+        if t is not None or name == "positions":
+            _check_numbers(name, t, q)
+
+
+def _check_numbers(name: str, t, q) -> None:
     import torch
 
     if not isinstance(t, torch.Tensor) or t.dtype not in (torch.int32, torch.int64):

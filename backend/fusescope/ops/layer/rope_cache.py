@@ -229,9 +229,7 @@ def rope_cache(
     from fusescope.ops.attention.dispatch import checks
 
     rope.check_shapes(q, k, v, cos_sin, k_cache, v_cache, block_table, k_scale, v_scale)
-    for name, t in {"positions": positions, "places": places}.items():
-        if t is not None or name == "positions":
-            rope.check_numbers(name, t, q)
+    rope.check_tokens(q, positions, places)
     checks.no_gradient(torch, NAME, q, k, v, k_cache, v_cache)
     if checks.are_read(torch, check, positions):
         rope.check_values(
