@@ -1,7 +1,7 @@
 // A linear layer for torch: fusescope::linear(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int activation,
-// bool settled, str impl) -> Tensor. Which algorithm of cuBLASLt computes a problem is kept here: linear_algorithms
-// lists what there is, linear_remember says which one v2_measured takes from now on
-// (backend/fusescope/ops/common/algorithms.py measures).
+// bool settled, str impl) -> Tensor, and linear_swiglu without residual and activation. Which algorithm of cuBLASLt
+// computes a problem is kept here: linear_algorithms lists what there is, linear_remember says which one v2_measured
+// takes from now on (backend/fusescope/ops/common/algorithms.py measures).
 #include <array>
 #include <map>
 #include <mutex>
@@ -172,6 +172,12 @@ Tensor torch_linear(const Tensor& x, const Tensor& weight, const std::optional<T
   return torch::stable::detail::to<Tensor>(stack[0]);
 }
 
+// What the caller says of weight and bias holds for them alone: a copy was written by the kernel before this one.
+bool is_settled(bool settled, const Call& call, const Tensor& weight, const std::optional<Tensor>& bias) {
+  return settled && call.weight.const_data_ptr() == weight.const_data_ptr() &&
+         (!bias || call.bias->const_data_ptr() == bias->const_data_ptr());
+}
+
 Tensor linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
               const std::optional<Tensor>& residual, int64_t activation, bool settled, const std::string& impl) {
   find_entry("linear", impl);
@@ -186,9 +192,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>
   Tensor out = result_of(x, args.outputs);
   if (out.numel() == 0) return out;
   args.out = out.mutable_data_ptr();
-  // A copy was written by the kernel before this one.
-  args.settled = settled && call.weight.const_data_ptr() == weight.const_data_ptr() &&
-                 (!bias || call.bias->const_data_ptr() == bias->const_data_ptr());
+  args.settled = is_settled(settled, call, weight, bias);
   const Plan plan = plan_of(args, impl, x);
   args.first = plan.own ? nullptr : &plan.first;
   args.measured = plan.has_measured ? &plan.measured : nullptr;
@@ -199,6 +203,24 @@ Tensor linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>
     workspace = torch::stable::new_empty(x, {args.workspace_bytes}, torch::headeronly::ScalarType::Byte);
     args.workspace = workspace->mutable_data_ptr();
   }
+  run("linear", impl, args, x);
+  return out;
+}
+
+// SwiGLU of a product: (..., outputs / 2); by the kernels that compute it in their own launch.
+Tensor linear_swiglu(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, bool settled,
+                     const std::string& impl) {
+  find_entry("linear", impl);
+  Call call = make_call(x, weight, bias, std::nullopt, LINEAR_NONE);
+  LinearArgs& args = call.args;
+  STD_TORCH_CHECK(args.outputs % 2 == 0, "a weight of gate and up has an even number of rows");
+  args.activation = LINEAR_SWIGLU;
+  args.settled = is_settled(settled, call, weight, bias);
+  Tensor out = result_of(x, args.outputs / 2);
+  args.out = out.mutable_data_ptr();
+  if (out.numel() == 0) return out;
+  const bool own = impl.rfind("cpu", 0) != 0 && !list(args, 1, impl, x);
+  STD_TORCH_CHECK(own, "unsupported: SwiGLU in the product's launch (", impl, " makes no such launch)");
   run("linear", impl, args, x);
   return out;
 }
@@ -255,6 +277,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
   m.def(
       "linear(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int activation, bool settled, str impl) -> "
       "Tensor");
+  m.def("linear_swiglu(Tensor x, Tensor weight, Tensor? bias, bool settled, str impl) -> Tensor");
   m.def(
       "linear_algorithms(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int activation, int most, str impl) "
       "-> Tensor");
@@ -265,6 +288,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
 #endif
 STABLE_TORCH_LIBRARY_IMPL(fusescope, FUSESCOPE_DISPATCH_KEY, m) {
   m.impl("linear", TORCH_BOX(&linear));
+  m.impl("linear_swiglu", TORCH_BOX(&linear_swiglu));
   m.impl("linear_algorithms", TORCH_BOX(&linear_algorithms));
   m.impl("linear_remember", TORCH_BOX(&linear_remember));
 }

@@ -6,7 +6,12 @@
 #pragma once
 #include "../common/interface.h"
 
-enum LinearActivation { LINEAR_NONE = 0, LINEAR_GELU_ERF = 1, LINEAR_GELU_TANH = 2 };
+enum LinearActivation {
+  LINEAR_NONE = 0,
+  LINEAR_GELU_ERF = 1,
+  LINEAR_GELU_TANH = 2,
+  LINEAR_SWIGLU = 3  // of a weight whose first half are the gate's rows: rows x outputs / 2 results, no residual
+};
 enum LinearRequest { LINEAR_RUN = 0, LINEAR_LIST = 1 };
 enum { LINEAR_OWN = -1 };  // the count of algorithms of a kernel that does not compute by cuBLASLt
 
@@ -23,7 +28,7 @@ struct LinearArgs {
   const void* weight;
   const void* bias;      // `outputs` elements, or nullptr
   const void* residual;  // row r begins at residual[r * residual_row], or nullptr
-  void* out;             // rows x outputs elements, dense, never aliasing an input
+  void* out;             // rows x outputs elements (SwiGLU: outputs / 2), dense, never aliasing an input
   void* workspace;       // at least what the algorithm needs
   int64_t workspace_bytes;
   int64_t rows, outputs, terms;  // >= 1

@@ -21,9 +21,11 @@ inline const char* unsupported(const LinearArgs& args) {
 }
 
 // Handles a call of such a kernel: rejects it, counts its algorithms (LINEAR_OWN), or returns body(zero of the C++
-// type, activation as a constant).
-template <typename Body> const char* dispatch_product(const LinearArgs& args, Body body) {
+// type, activation as a constant). Gated: whether the kernel computes SwiGLU.
+template <bool Gated = false, typename Body> const char* dispatch_product(const LinearArgs& args, Body body) {
   if (const char* why = unsupported(args)) return why;
+  if (!Gated && args.activation == LINEAR_SWIGLU)
+    return "unsupported: SwiGLU in the product's launch (use v6_whole_lines)";
   if (args.request == LINEAR_LIST) {
     *args.count = LINEAR_OWN;
     return nullptr;
@@ -35,6 +37,8 @@ template <typename Body> const char* dispatch_product(const LinearArgs& args, Bo
         return body(zero, integral_constant<int, LINEAR_GELU_ERF>{});
       case LINEAR_GELU_TANH:
         return body(zero, integral_constant<int, LINEAR_GELU_TANH>{});
+      case LINEAR_SWIGLU:
+        if constexpr (Gated) return body(zero, integral_constant<int, LINEAR_SWIGLU>{});
     }
     return body(zero, integral_constant<int, LINEAR_NONE>{});
   };

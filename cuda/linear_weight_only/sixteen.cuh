@@ -1,4 +1,5 @@
-// What v2_dot and v3_tensor_core share: loads of sixteen columns, the end of an output, and the choice of an instance.
+// What v2_dot and the tensor-core kernels share: loads of sixteen columns, the end of an output, and the choice of an
+// instance.
 #pragma once
 #include "../common/device.cuh"
 #include "../common/gelu.h"
@@ -8,15 +9,22 @@ namespace {
 
 // Sixteen weights from column k on, zeros beyond `terms`. Wide: rows begin at multiples of 16 bytes and terms is a
 // multiple of 16. A weight is read once, so it does not displace x from the first-level cache. Not by ld.global.nc,
-// which the assembler moves before the wait for a kernel that may write them.
-template <bool Wide> __device__ __forceinline__ uint4 load_weights(const uint8_t* row, int64_t k, int64_t terms) {
+// which the assembler moves before the wait for a kernel that may write them. Lines: a miss brings the whole line of
+// 128 bytes into the L2 cache.
+template <bool Wide, bool Lines = false>
+__device__ __forceinline__ uint4 load_weights(const uint8_t* row, int64_t k, int64_t terms) {
   uint4 v = {0, 0, 0, 0};
   if constexpr (Wide) {
     if (k < terms) {
 #ifdef __CUDA_ARCH__
-      asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                   : "l"(row + k));
+      if constexpr (Lines)
+        asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                     : "l"(row + k));
+      else
+        asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                     : "l"(row + k));
 #else
       v = *reinterpret_cast<const uint4*>(row + k);
 #endif

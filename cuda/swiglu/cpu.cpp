@@ -1,7 +1,7 @@
 // One vectorised pass, the exponential inlined; rows, or chunks of long rows, split over the OpenMP threads.
 #include "../common/cpu_convert.h"
 #include "../common/cpu_exp.h"
-#include "silu.h"
+#include "../common/silu.h"
 #include "swiglu.cuh"
 
 using namespace fusescope_cpu;

@@ -1,6 +1,6 @@
 // One element per thread; its row by a division.
 #include "../common/launch.cuh"
-#include "silu.h"
+#include "../common/silu.h"
 #include "swiglu.cuh"
 
 namespace {

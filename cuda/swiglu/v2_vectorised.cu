@@ -7,7 +7,7 @@
 #include "../common/raw.cuh"
 #include "../common/reciprocal.cuh"
 #include "../common/row.cuh"
-#include "silu.h"
+#include "../common/silu.h"
 #include "swiglu.cuh"
 
 namespace {

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from itertools import product
 
+import torch
+
+from fusescope import ops
+from fusescope.measure.checking.check import compare
+from fusescope.ops.common.algorithms import FEW_ROWS
 from tests.emulator.cases import Case, Emulation, through_function
 from tests.emulator.cases_dense import rows
 
@@ -38,8 +43,21 @@ def _linear(impl):
             yield Case(values | {"activation": activation, "residual": residual}, contiguous=i % 2 == 0)
     for count, inputs, outputs, sms in ((1, 1104, 24, 3), (7, 2120, 72, 1), (16, 552, 72, 1), (12, 40, 8, 3)):
         values = {"rows": count, "inputs": inputs, "outputs": outputs}
-        values |= {"activation": "gelu", "residual": "yes"}
-        yield Case(values, contiguous=True, sms=sms)  # some kernels take few rows alone
+        for how in ({"activation": "gelu", "residual": "yes"}, {}):
+            yield Case(values | how, contiguous=True, sms=sms)  # some kernels take few rows alone
+
+
+def _linear_run(op, impl, values, dtype, contiguous, seed):
+    """The layer; where the kernel computes SwiGLU of a product too, that against its own product."""
+    wrong = through_function(op, impl, values, dtype, contiguous, seed)
+    values = ops.load(op).validate(values)
+    if wrong or impl != FEW_ROWS or (values["activation"], values["residual"]) != ("none", "no"):
+        return wrong
+    given = ops.load(op).inputs(values, dtype, "cpu", seed, contiguous)
+    operands = given["x"], given["weight"], given["bias"]
+    gate, up = torch.ops.fusescope.linear(*operands, None, 0, False, impl).double().chunk(2, -1)
+    out = torch.ops.fusescope.linear_swiglu(*operands, True, impl)
+    return compare(out, torch.nn.functional.silu(gate) * up, ops.load("swiglu").tolerance({}, dtype)).reason
 
 
 def _padding(impl):
@@ -69,7 +87,7 @@ EMULATIONS = {
     "bias_residual_layernorm": Emulation(_bias_residual_layernorm, through_function),
     "bias_gelu": Emulation(_bias_gelu, through_function),
     "split_heads": Emulation(_split_heads, through_function),
-    "linear": Emulation(_linear, through_function),
+    "linear": Emulation(_linear, _linear_run),
     "padding": Emulation(_padding, through_function),
     "embedding_layernorm": Emulation(_embedding_layernorm, through_function),
 }

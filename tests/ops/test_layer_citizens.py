@@ -192,7 +192,7 @@ def test_kernels_that_start_before_the_last_one_ends_read_what_it_wrote(rows):
     from fusescope.ops.layer.bias_residual_layernorm import bias_residual_layernorm
 
     own = algorithms.own_products(0) or ("v2_measured",)
-    own = [impl for impl in own if rows <= 16 or impl != "v5_sixteen_rows"]
+    own = [impl for impl in own if rows <= 16 or impl not in ("v5_sixteen_rows", "v6_whole_lines")]
     torch.manual_seed(0)
     x, ones = torch.randn(rows, 768, device="cuda").half(), torch.ones(768, device="cuda").half()
     weights = [torch.randn(768, 768, device="cuda").half() / 28 for _ in range(6)]

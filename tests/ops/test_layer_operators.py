@@ -209,7 +209,7 @@ def test_an_id_outside_its_table_is_never_read(device):
             ]
 
 
-OWN_PRODUCTS = ("v3_hopper", "v4_few_rows", "v5_sixteen_rows")
+OWN_PRODUCTS = ("v3_hopper", "v4_few_rows", "v5_sixteen_rows", "v6_whole_lines")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])

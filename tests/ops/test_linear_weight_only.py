@@ -24,7 +24,7 @@ def test_every_number_of_either_format_comes_through(dtype, device):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("impl", ["v1_warp_output", "v2_dot", "v3_tensor_core"])
+@pytest.mark.parametrize("impl", ["v1_warp_output", "v2_dot", "v3_tensor_core", "v4_whole_lines"])
 def test_every_number_in_every_kernel(impl):
     assert every_weight_is_wrong(impl, "float16", "cuda:0") is None
     assert every_weight_is_wrong(impl, "bfloat16", "cuda:0") is None

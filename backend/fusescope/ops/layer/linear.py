@@ -177,7 +177,8 @@ def linear(x, weight, bias=None, activation=None, residual=None, *, settled=Fals
 
     settled: weight and bias are not written by the last kernel before this call on its stream (a model's
     weights never are): on Hopper they may then be read while that kernel still runs.
-    impl: a kernel of cuda/linear, or "auto" for the fastest. v2_measured times what cuBLASLt offers when it
+    impl: a kernel of cuda/linear, or "auto" for the fastest: with settled weights and up to 8 rows
+    v6_whole_lines where it takes them. v2_measured times what cuBLASLt offers when it
     meets a problem for the first time, and "auto" our own products as well, outside stream capture and
     torch.compile; there a known result is used, else cuBLASLt's first guess. What was found is kept
     on disk for the device and library: fusescope.ops.common.algorithms. Raises TypeError and ValueError for
@@ -201,8 +202,47 @@ def linear(x, weight, bias=None, activation=None, residual=None, *, settled=Fals
     return kernels.call(NAME, *operands, bool(settled), impl=impl)
 
 
+def linear_swiglu(x, weight, bias=None, *, settled=False, impl="auto"):
+    """swiglu(linear(x, weight, bias)), (..., F): x (..., K); weight (2 F, K), its first F rows the gate's
+    and the others up's; bias (2 F,) or None.
+
+    settled: as linear takes it. impl: "auto" is one launch where a kernel for this GPU makes it and it has
+    measured faster (Hopper, 16 bits, up to 8 rows), else the two calls, as under torch.compile; by name, that
+    kernel (v6_whole_lines, up to 16 rows), with the bits of linear by it, then swiglu. Raises what linear
+    does.
+    """
+    from fusescope import kernels
+    from fusescope.ops.common import algorithms
+    from fusescope.ops.layer.swiglu import swiglu
+
+    check_tensors("linear_swiglu", DTYPES, x=x, weight=weight, **({} if bias is None else {"bias": bias}))
+    check_linear("linear_swiglu", x, weight, bias, None, None)
+    if weight.shape[0] % 2:
+        raise ValueError(f"linear_swiglu takes a weight of gate and up, 2 F rows; not {weight.shape[0]}")
+    if impl == "auto":
+        if not _in_one_launch(x, weight, bias):
+            return swiglu(linear(x, weight, bias, settled=settled))
+        impl = algorithms.FEW_ROWS
+    return kernels.call("linear_swiglu", x, weight, bias, bool(settled), impl=impl)
+
+
+def _in_one_launch(x, weight, bias) -> bool:
+    """Whether "auto" leaves SwiGLU to the product's kernel."""
+    import torch
+
+    if x.device.type != "cuda" or torch.compiler.is_compiling():
+        return False
+    from fusescope.ops.common import algorithms
+
+    return algorithms.for_few_rows(x, weight, bias)
+
+
 def _fake(x, weight, bias, residual, activation, settled, impl):
     return x.new_empty((*x.shape[:-1], weight.shape[0]))
 
 
-register_fakes({NAME: _fake})
+def _fake_swiglu(x, weight, bias, settled, impl):
+    return x.new_empty((*x.shape[:-1], weight.shape[0] // 2))
+
+
+register_fakes({NAME: _fake, "linear_swiglu": _fake_swiglu})

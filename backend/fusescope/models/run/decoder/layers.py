@@ -14,7 +14,7 @@ from fusescope.models.run import weights
 from fusescope.models.run.decoder import quantised as quantisation
 from fusescope.ops.common import rope
 from fusescope.ops.layer.bias_residual_layernorm import bias_residual_layernorm
-from fusescope.ops.layer.linear import linear
+from fusescope.ops.layer.linear import linear, linear_swiglu
 from fusescope.ops.layer.rmsnorm_residual import rmsnorm_residual
 from fusescope.ops.layer.swiglu import swiglu
 
@@ -106,7 +106,7 @@ class Layers:
         self._said(record, "after", inner, i)
         done("norm")
         if self.config.activation == "silu":
-            inner = swiglu(self._linear(f"layers.{i}.gate_up", inner))
+            inner = self._gated(f"layers.{i}.gate_up", inner)
         else:
             inner = self._linear(f"layers.{i}.ffn1", inner, activation=self.config.activation)
             self._said(record, "inner", inner, i)
@@ -126,6 +126,13 @@ class Layers:
         if bias is not None:
             return bias_residual_layernorm(x, None, None, weight, bias, self.config.eps)
         return rmsnorm_residual(x, weight, eps=self.config.eps)[0]
+
+    def _gated(self, name: str, x):
+        """SwiGLU of the product with the gate's and up's weights."""
+        weight, bias = self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias")
+        if isinstance(weight, quantisation.Quantised):
+            return swiglu(weight.product(x, bias))
+        return linear_swiglu(x, weight, bias, settled=True)
 
     def _linear(self, name: str, x, **how):
         weight, bias = self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias")
