@@ -152,9 +152,10 @@ class OnAGpu:
         ({"rotary": 24}, None),
         ({"lengths": (17, 5)}, TAKES[-1]),
         ({"lengths": (500,)}, TAKES[-1]),
-        ({"lengths": (500, 5)}, None),
-        ({"lengths": (600,), "page": 64}, TAKES[-1]),
-        ({"lengths": (800,), "page": 64}, None),
+        ({"lengths": (600, 5)}, None),
+        ({"lengths": (600,) * 48}, TAKES[-1]),
+        ({"lengths": (900,), "page": 64}, TAKES[-1]),
+        ({"lengths": (1100,), "page": 64}, None),
     ),
 )
 def test_auto_makes_two_calls_unless_one_launch_takes_the_token_and_saves_time(monkeypatch, change, kernel):
