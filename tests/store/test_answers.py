@@ -91,6 +91,13 @@ def test_a_case_far_from_what_is_asked_comes_after_a_near_one_of_another_device(
     assert found.device_name == "NVIDIA H100 80GB HBM3" and "device" in found.differs
 
 
+def test_the_same_phase_on_another_device_comes_before_another_phase(shipped):
+    """Llama 3 8B: decoding on an H200, its prompt on an H100 alone."""
+    case = {"batch": 1, "seq": 2048, "phase": "prefill"}
+    (found,) = answers.find(Question("model:llama3-8b", case, "float16", H200), recorded=True)
+    assert found.case["phase"] == "prefill" and set(found.differs) == {"device"}
+
+
 def test_without_any_record_nothing_is_found(shipped):
     assert answers.find(Question("model:llama2-7b", {"batch": 1})) == []
 

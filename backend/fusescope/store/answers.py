@@ -11,8 +11,9 @@ from typing import Any
 from fusescope.core.schema.cases import ABSENT, FOLLOWS, value
 from fusescope.store import library
 
-_FAR = {"device": 1000.0, "dtype": 40.0, "sizes": 2000.0}
-"""Distances of settings that no other setting makes up for, in doublings of a size."""
+_FAR = {"device": 1000.0, "dtype": 40.0, "sizes": 2000.0, "phase": 4000.0}
+"""Distances of settings that no other setting makes up for, in doublings of a size. A token's time says
+nothing of a prompt's, whatever the device."""
 _HELPFUL = 8.0
 """Doublings of sizes, all together, up to which a case says something: beyond it comes after any that is
 nearer, on whatever device."""
@@ -112,6 +113,8 @@ def _distance(question: Question, row: tuple, meaning: Meaning) -> tuple[float, 
     if sum(_apart(asked, had) for _, asked, had in pairs if _sizes(asked, had)) > _HELPFUL:
         distance += _FAR["sizes"]
     size = abs(sum(math.log2(asked / had) for _, asked, had in pairs if _sizes(asked, had)))
+    if any(key == "phase" and asked != had for key, asked, had in pairs):
+        distance += _FAR["phase"]
     if question.dtype not in (None, dtype):
         distance += _FAR["dtype"]
     if question.device_name not in (None, device):
