@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._ui.app import frame
+from pages._ui.app import frame, redraw
 from pages._ui.build import occupancy, page, source
 from pages._ui.widgets import sides
 
@@ -20,4 +20,4 @@ with frame.page(__file__, __doc__) as state:
     st.divider()
     kernel = source.choose(state)
     occupancy.draw(state, kernel)
-    source.draw(state, kernel)
+    redraw.part(state, lambda now: source.draw(now, kernel))

@@ -83,5 +83,14 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
         problems.warning(md(problem))
     device.keep(state)
     state.commit()
-    with corner.popover("Copy link", help="The address of this page with all its settings"):
-        st.code(url.here(state), language=None, wrap_lines=True)
+    with corner:
+        _address()
+
+
+@st.fragment
+def _address() -> None:
+    """Read when it is opened: a part of the page may have changed it since the page was drawn."""
+    settings = {"help": "The address of this page with all its settings", "on_change": "rerun"}
+    with st.popover("Copy link", key="address", **settings) as opened:
+        if opened.open:
+            st.code(url.here(), language=None, wrap_lines=True)

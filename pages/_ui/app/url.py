@@ -155,10 +155,11 @@ def of_list(page: str) -> dict[str, str]:
     return dict(st.session_state.get(f"url/{page}/list", {}))
 
 
-def here(state: State) -> str:
+def here() -> str:
     """The full address of the page as it is, for another browser."""
     base = (st.context.url or "").partition("?")[0]
-    return base + (f"?{urlencode(state.out)}" if state.out else "")
+    said = {name: st.query_params[name] for name in st.query_params}
+    return base + (f"?{urlencode(said)}" if said else "")
 
 
 def one_of(allowed: Iterable) -> Callable[[str], Any]:

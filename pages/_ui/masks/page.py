@@ -15,7 +15,7 @@ from fusescope import masks
 from fusescope.charts.escape import shown
 from fusescope.charts.masks import picture, thumbnail
 from fusescope.core.schema import REQUIRED, Parameter
-from pages._ui.app import cached_chart, url
+from pages._ui.app import cached_chart, redraw, url
 from pages._ui.forms import fields, mask_files, mask_picker, run_panel
 from pages._ui.masks import facts, stats, upload, views
 from pages._ui.widgets import style
@@ -134,7 +134,6 @@ def result(state: url.State, choice: Choice) -> None:
         name = f"**{md(title(text))}** · " if len(choice.texts) > 1 else ""
         st.markdown(name + facts.sentence(text, choice.seq_q, choice.seq_k))
     pictures(state, choice)
-    view = fields.view(state, "view", views.NAMES)
     look = views.Look(
         choice.texts,
         choice.seq_q,
@@ -142,7 +141,7 @@ def result(state: url.State, choice: Choice) -> None:
         f"{choice.seq_q:,} queries × {choice.seq_k:,} keys",
         style.theme(),
     )
-    views.draw(view, state, look)
+    redraw.part(state, lambda now: views.draw(fields.view(now, "view", views.NAMES), now, look))
 
 
 def title(text: str) -> str:

@@ -10,7 +10,7 @@ from fusescope.core.records import Run
 from fusescope.store.answers import Found
 from pages._ui.answer import answer, matching, nearest, workers
 from pages._ui.answer.views import Look
-from pages._ui.app import device, run_data, url
+from pages._ui.app import device, redraw, run_data, url
 from pages._ui.models import several_devices, views
 from pages._ui.models.form import Choice
 from pages._ui.widgets.text import device_text, md
@@ -67,7 +67,7 @@ def result(state: url.State, choice: Choice) -> None:
                     views.warnings(look)
         elif not run.live:
             st.caption("This run was cancelled before any result.")
-    views.draw(state, choice, look)
+    redraw.part(state, lambda now: views.draw(now, choice, look))
 
 
 def _layers(choice: Choice, look: Look) -> None:

@@ -13,7 +13,7 @@ from fusescope.charts.scaling import devices, links, ranks
 from fusescope.core.records import Record, Run
 from fusescope.store import library, profile
 from pages._ui.answer import answer, matching, parallel_sizes
-from pages._ui.app import jobs, run_data, url
+from pages._ui.app import jobs, redraw, run_data, url
 from pages._ui.forms import busy, fields
 from pages._ui.scaling import predictions, tables
 from pages._ui.scaling.form import COMPARED, Choice
@@ -89,6 +89,11 @@ def _draw(state: url.State, run: Run, records: list[Record]) -> None:
     if run.spec.get("trace") and profile.summary(library.find(run.id)):
         there = url.link("profiler", run=run.id)
         st.caption(f"[Trace of {md(run.spec['trace'])} on every rank]({there})")
+    redraw.part(state, lambda now: _view(now, run, records, series))
+
+
+def _view(state: url.State, run: Run, records: list[Record], series: list[measured.Series]) -> None:
+    """The view that is chosen, under its control."""
     view = fields.view(state, "view", VIEWS)
     subtitle, theme = captions.context(run, clock=False), style.theme()
     if view == "predicted layouts":

@@ -1,0 +1,34 @@
+"""A part of a page that is drawn again alone: the address follows it, and the rest of the page stays."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+_CHOSEN = 'button[data-variant="segmented_control"][aria-checked="true"]'
+
+
+def _view(page, name: str) -> None:
+    page.locator(f'.stMain button[data-variant="segmented_control"]:has-text("{name}")').first.click()
+
+
+def test_a_view_changes_alone_and_the_address_with_it(recorded_server, page):
+    page.goto(recorded_server.address + "/masks")
+    page.locator(_CHOSEN).first.wait_for()
+    for name in ("Balance", "Storage"):
+        _view(page, name)
+        expect(page).to_have_url(re.compile(f"view={name}$"))
+        expect(page.locator(_CHOSEN).first).to_have_text(name)
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.get_by_test_id("stPopoverBody")).to_contain_text("/masks?view=Storage")
+    page.keyboard.press("Escape")
+    page.locator(".st-key-gallery button").nth(2).click()  # draws the whole page, the view as it was
+    expect(page).to_have_url(re.compile(r"mask=\w+&view=Storage$|view=Storage&mask=\w+$"))
+    _view(page, "Balance")
+    expect(page).to_have_url(re.compile("mask=.*view=Balance$|view=Balance.*mask="))
+    page.go_back()
+    expect(page.locator(_CHOSEN).first).to_have_text("Storage")
+    page.reload()
+    expect(page.locator(_CHOSEN).first).to_have_text("Storage")
+    expect(page.get_by_text(re.compile("Ignored .* from the URL"))).to_have_count(0)
