@@ -112,7 +112,7 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
                 "process (NVML, MiB)": _scaled(held["nvml_process_bytes"], 2**-20),
                 "max abs error": r.accuracy.max_abs if r.accuracy else None,
                 "ran as": tables.ran_as(r),
-                "note": r.reason,
+                "note": tables.note(r, baseline),
             }
         )
     data = pd.DataFrame(lines)
