@@ -24,6 +24,8 @@ TERMS = {
     "minimum traffic": "Bytes that any implementation must move: inputs read once, outputs written once.",
     "occupancy": "Warps that a multiprocessor holds over those it can hold; high alone does not mean fast.",
     "spills": "Registers that the compiler moved to memory because a thread has no more.",
+    "equal / unequal lengths": "Sequences of a batch: all as long as the longest, or evenly spread from 0.2 "
+    "of it to it, mean 0.6. Unequal ones are padded to the longest, or packed.",
     "packed (padded, varlen)": "Sequences of different lengths stored one after the other, without padding.",
     "tile": "A square of the attention matrix, 64 × 64 elements unless said; a kernel skips empty ones.",
     "elements kept": "The share of query-key pairs that the mask keeps; 1 over it is the ideal speed-up.",
@@ -61,7 +63,7 @@ _LABELS = {
     "phase": "prefill / decode",
     "tile size": "tile",
     "gpu": "device",
-    "lengths": "packed (padded, varlen)",
+    "lengths": "equal / unequal lengths",
     "interval": "95 % interval",
     "kv heads": "KV heads (GQA, MQA)",
     "bias": "bias (ALiBi, relative positions)",

@@ -153,11 +153,11 @@ def summary(some: list[Cell]) -> str:
 
 
 def _row(title: str, case: Mapping) -> str:
-    """ "GPT-2, decode", "BERT base, padded, bigbird"."""
+    """ "GPT-2, decode", "BERT base, unequal lengths, bigbird"."""
     mask = str(case.get("mask") or "full")
     unusual = [
         str(case.get("phase") or ""),
-        "" if case.get("lengths") in (None, "fixed") else "padded",
+        "" if case.get("lengths") in (None, "fixed") else "unequal lengths",
         "" if mask in _USUAL_MASKS else mask.replace("_", " "),
     ]
     return ", ".join(text for text in (title, *unusual) if text)
