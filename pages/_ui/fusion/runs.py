@@ -234,4 +234,4 @@ def caption(run: Run) -> str:
 
 def layer_text(setting: Setting) -> str:
     """The layer as a short text."""
-    return f"batch {setting.batch}, seq {setting.seq}, {setting.heads} × {setting.head_dim}, {setting.mask}"
+    return f"batch {setting.batch}, seq {setting.seq:,}, {setting.heads} × {setting.head_dim}, {setting.mask}"

@@ -60,7 +60,7 @@ def cells(groups: Iterable[tuple[str, str, list[Record]]], mode: str | None = No
             case = dict(shown.case)
             size = int(case["batch"]) * int(case["seq"])
             key = json.dumps([run, case], sort_keys=True)
-            column = f"{case['batch']} × {case['seq']}"
+            column = f"{case['batch']:,} × {case['seq']:,}"
             found.append(Cell(_row(title, case), column, size, shown, key, over))
     return sorted(found, key=lambda c: (c.size, c.row))
 
