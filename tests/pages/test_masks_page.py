@@ -324,4 +324,6 @@ def test_each_picture_of_the_gallery_is_its_button_and_the_chosen_one_is_marked(
     (style,) = [e.proto.body for e in at.get("html") if ".st-key-gallery " in e.proto.body]
     for name in masks.names():
         assert f".st-key-gallery-{name} button {{ background-image: url(data:image/png;base64," in style
+    assert masks.definition("bigbird").DESCRIPTION in said(at.caption)
+    assert not any(b.help for b in at.button if b.key.startswith("gallery/")), "it covered the page's title"
     assert ".st-key-gallery-bigbird button { border-bottom" in style and style.count("border-bottom") == 1
