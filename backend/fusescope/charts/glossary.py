@@ -15,6 +15,9 @@ TERMS = {
     "implementation": "Anything that computes an operator: a kernel of ours, a peer, a function of yours.",
     "peer": "An implementation by others that ours is compared with: PyTorch, cuBLAS, FlashAttention.",
     "execution mode": "How a whole model runs: eager, sdpa, torch.compile, fused and so on.",
+    "sdpa-graph-trap": "sdpa captured in a CUDA graph as it comes: Hugging Face builds a mask that SDPA's "
+    "fused backends reject, and the graph keeps the slow path. It shows that mistake; compare with "
+    "sdpa-graph.",
     "check": "The result is compared with a float64 reference before it is timed; a wrong one gets no time.",
     "tolerance": "The largest error that the dtype and the sums explain; beyond it a result is wrong.",
     "kernel time": "Time of the kernels alone, by replaying a CUDA graph: no launch overhead.",

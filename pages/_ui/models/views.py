@@ -52,7 +52,11 @@ def _table(state: url.State, choice: Choice, look: views.Look | None) -> None:
         return
     data = cached_chart.once(("model-table", *look.key), lambda: readable(look.rows, look.baseline))
     elements.table(
-        data, look.name("records"), lambda: csv(look.rows, look.baseline), why=_why(look.rows, look.baseline)
+        data,
+        look.name("records"),
+        lambda: csv(look.rows, look.baseline),
+        why=_why(look.rows, look.baseline),
+        about={"mode": views.ideas(look.rows[0].op, look.rows[0].device)},
     )
     _generation(look)
     elements.note(
