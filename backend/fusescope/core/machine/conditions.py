@@ -104,7 +104,7 @@ def banner(records) -> str | None:
         return None
     worst = max(busy, key=lambda c: c.busy_rounds or 0.0)
     share = f"{worst.busy_rounds or 0:.0%}".replace("%", " %")
-    return f"The machine was busy while this was measured ({worst.busy}, up to {share} of the rounds)."
+    return f"The machine was busy while this was measured: {worst.busy}, in up to {share} of the rounds."
 
 
 def device_of(record) -> str | None:
