@@ -247,7 +247,7 @@ def test_the_headline_says_its_shape_and_what_others_reach(draw, profiles):
     records = [timed("v1_x", ms, mask, 512, batch) for (mask, batch), ms in times.items()]
     folders.write(profiles, synthetic.run(), records, samples=False)
     shape = "v1_x at 4 × 12 × 512 × 64 (batch × heads × length × head size)"
-    assert f"62.6 % of it: {shape}; 62.6 to 83.5 % over all 2 measured" in said(
+    assert f"62.6 % of it: {shape}; 62.6 to 83.5 % over both measured" in said(
         draw("masks", seq="512", mask="causal").markdown
     )
 

@@ -44,7 +44,9 @@ def _range(rows: pd.DataFrame) -> str:
     if len(rows) < 2:
         return ""
     low, high = (numbers.three(100 * share) for share in (rows.share.min(), rows.share.max()))
-    return f"; {low} to {high} % over all {len(rows)} measured at this length"
+    return (
+        f"; {low} to {high} % over {'both' if len(rows) == 2 else f'all {len(rows)}'} measured at this length"
+    )
 
 
 def draw(text: str, seq_q: int, seq_k: int) -> None:
