@@ -87,9 +87,7 @@ def slot(at) -> str:
 def test_busy_cpus_are_said_before_run_is_pressed(draw, profiles, monkeypatch):
     monkeypatch.setattr(load.Load, "read", lambda self: IDLE | {"other_cpus": 1.4, "steal": 0.1})
     at = draw("kernels", op="add")
-    plain = (
-        "Other processes use 1.4 of 2 CPUs: times would be noisy. Tick the box to wait for an idle machine."
-    )
+    plain = "Other processes use 1.4 of 2 CPUs: times would be noisy. Tick the box to wait."
     assert plain.replace(" 2 ", f" {len(os.sched_getaffinity(0))} ") in slot(at)
     assert "the hypervisor takes 10 %" in slot(at), "all of it on hover"
     (box,) = [c for c in at.checkbox if "for an idle machine" in c.label]

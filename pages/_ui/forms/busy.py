@@ -72,7 +72,7 @@ def _now() -> None:
 
 
 def _advice() -> str:
-    return "Run will wait." if st.session_state[_WAIT] else "Tick the box to wait for an idle machine."
+    return "Run will wait." if st.session_state[_WAIT] else "Tick the box to wait."
 
 
 @st.cache_resource
