@@ -162,14 +162,14 @@ def test_bench_says_that_it_waits_for_the_device(softmax, monkeypatch):
             pass
 
     monkeypatch.setattr(in_process, "Ticket", Ticket)
-    with pytest.warns(UserWarning, match="waiting for the device: place 2 in the queue") as found:
+    with pytest.warns(UserWarning, match="fusescope.bench is queued on the device, 2 ahead") as found:
         softmax("eager", rows=4, cols=8)
-    assert [w.filename for w in found if "waiting" in str(w.message)] == [__file__]
+    assert [w.filename for w in found if "queued" in str(w.message)] == [__file__]
     said = []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         softmax("eager", rows=4, cols=8, log=said.append)
-    assert sum("waiting for the device" in text for text in said) == 2
+    assert sum("queued on the device" in text for text in said) == 2
 
 
 def test_a_mask_may_be_an_object():

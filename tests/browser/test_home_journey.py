@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 def test_which_attention_for_packed_bert_and_how_much_faster_than_sdpa(recorded_server, page):
     """BERT base at (16, 512) is what Home opens with: one action, padded."""
     page.goto(recorded_server.address + "/")
-    choose(page, "lengths", "padded, mean 0.6")
+    choose(page, "lengths", "unequal (mean 0.6)")
     alone = page.get_by_text(re.compile(r"Attention alone: \w+, [\d.]+ µs: [\d.]+× \[.*\] sdpa \("))
     alone.wait_for()
     page.get_by_text(re.compile(r"Whole BERT base: \w+, [\d.]+ ms: [\d.]+× \[.*\] sdpa \(")).wait_for()

@@ -99,7 +99,7 @@ def test_marks():
     old = Record("gemm", "x", CASE, "float16", "cuda:0", "ok", time_ms=time, throttled=True)
     text = "\n".join(lines([dataclasses.replace(old, conditions=now)]))
     assert "did not converge, SM clock 3.1 % below the baseline's, busy machine" in text
-    assert "The machine was busy while this was measured (others use this GPU, up to 50 %" in text
+    assert "The machine was busy while this was measured: others use this GPU, in up to 50 %" in text
     text = "\n".join(lines([old]))
     assert "throttled" not in text and "busy" not in text, "the power cap of an old record is no alarm"
 

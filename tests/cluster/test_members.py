@@ -142,7 +142,7 @@ def test_what_a_worker_says_while_another_has_its_device(monkeypatch):
     monkeypatch.setattr(at_worker, "Ticket", lambda lock, name: ticket)
     monkeypatch.setattr(at_worker, "_POLL_S", 0.0)
     here.wait_for_device()
-    assert said == ["waiting for its device: place 2 in the queue"], "once a second at most"
+    assert said == ["queued on its device, 2 ahead"], "once a second at most"
     state.state = "cancelled"
     with pytest.raises(Cancelled):
         here.check()

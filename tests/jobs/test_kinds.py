@@ -29,6 +29,14 @@ def test_a_kind_names_its_runs(kind):
     assert kinds.name(Run("id", kind, spec, "done", title="mine")) == "mine"
 
 
+def test_whole_numbers_in_a_name_have_their_digits_in_groups():
+    """ "rows 4096" stood over tables with "4,096"."""
+    of_cases = lambda *cases: kinds.load("bench").name({"op": "add", "impls": ["v1"], "cases": cases})  # noqa: E731
+    assert of_cases({"rows": 4096, "cols": 768}) == "add, 1 implementation, rows 4,096, cols 768"
+    assert of_cases({"n": 512}, {"n": 1024}, {"n": 4096}) == "add, 1 implementation, n 512 to 4,096"
+    assert kinds.load("search").name({"batch": 1, "seq": 2048}).startswith("search of batch 1, seq 2,048")
+
+
 @pytest.mark.parametrize(
     "impls, says",
     [

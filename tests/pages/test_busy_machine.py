@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import json
+import os
 
 import folders
 import pytest
@@ -43,7 +44,7 @@ def test_a_result_of_a_busy_machine_says_so_and_offers_to_wait(draw, profiles, s
     run = synthetic.run()
     folders.write(profiles, run, records)
     at = draw(page, run=run.id, over="sdpa")
-    assert f"The machine was busy while this was measured ({BUSY}, up to 75 %" in said(at.warning)
+    assert f"The machine was busy while this was measured: {BUSY}, in up to 75 %" in said(at.warning)
     (again,) = [b for b in at.button if b.label.startswith("Wait for an idle machine")]
     calm(again.click().run())
     ((kind, spec),) = submitted
@@ -86,9 +87,12 @@ def slot(at) -> str:
 def test_busy_cpus_are_said_before_run_is_pressed(draw, profiles, monkeypatch):
     monkeypatch.setattr(load.Load, "read", lambda self: IDLE | {"other_cpus": 1.4, "steal": 0.1})
     at = draw("kernels", op="add")
-    assert "noisy now: other processes use 1.4 of" in slot(at) and "the hypervisor takes 10 %" in slot(at)
+    plain = "Other processes use 1.4 of 2 CPUs: times would be noisy. Tick the box to wait."
+    assert plain.replace(" 2 ", f" {len(os.sched_getaffinity(0))} ") in slot(at)
+    assert "the hypervisor takes 10 %" in slot(at), "all of it on hover"
     (box,) = [c for c in at.checkbox if "for an idle machine" in c.label]
     assert at.session_state["busy/wait"] is False and calm(box.check().run()).session_state["busy/wait"]
+    assert "times would be noisy. Run will wait." in slot(at)
 
 
 @pytest.mark.parametrize("query", [{"op": "add"}, {"do": "own", "op": "softmax"}])

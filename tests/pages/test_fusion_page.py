@@ -18,6 +18,7 @@ from fusescope.core.machine import environment
 from fusescope.core.records import Progress
 from fusescope.search import encoding
 from fusescope.search.scheme import codegen
+from fusescope.search.scheme.setting import Setting
 from fusescope.store import folder
 from pages._ui.app import background
 from pages._ui.fusion import runs, scheme, search, sweep
@@ -304,7 +305,9 @@ def test_the_page_opens_at_the_recorded_winner_and_says_what_it_gains(draw, prof
     assert query(at)["code"] == best and query(at)["on"] == "NVIDIA H200"
     ms = fusion_folders.times()[best]
     answer = said(at.markdown)
-    assert "Fastest of 80 measured schemes" in answer and f"{1.8 / ms:.2f}× torch.compile," in answer
+    assert "Fastest of 80 measured schemes of a layer of BERT, of other sizes:" in answer
+    assert "A layer of BERT, of other sizes: batch 4" in said(at.caption)
+    assert f"{1.8 / ms:.2f}× torch.compile," in answer
     rows = {row["over"]: row for row in tables(at)[0]}
     assert rows["torch.compile + SDPA"]["speed-up (×)"] == f"{1.2 / ms:.3g}"
     assert list(rows) == ["unfused", "torch.compile", "torch.compile + SDPA", "hand-fused"]
@@ -312,6 +315,13 @@ def test_the_page_opens_at_the_recorded_winner_and_says_what_it_gains(draw, prof
     assert not any(b.label == "Check and time" for b in at.button), "this machine is not that device"
     sweep_shown = draw("fusion", part="Sweep")
     assert query(sweep_shown)["traverse"] == run.id and "over torch.compile (×)" in tables(sweep_shown)[0][0]
+
+
+@pytest.mark.parametrize(
+    "sizes, model", [({}, "BERT base"), ({"heads": 16}, "BERT large"), ({"ffn": 128}, "BERT, of other sizes")]
+)
+def test_the_page_says_whose_layer_it_is(sizes, model):
+    assert runs.model_text(Setting(1, 128, **sizes)) == model
 
 
 def test_a_layer_without_a_sweep_names_the_nearest_that_has_one(draw, profiles):

@@ -60,3 +60,15 @@ def test_no_model_of_another_phase_stands_in(monkeypatch, phase, stands_in):
 def test_no_other_model_stands_in(draw, recorded, name):
     """For one recorded on another GPU, for one recorded on this, and for one with no other of its layers."""
     assert "Another model" not in said(draw("app", about=name, on=H200).markdown)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("on", "bound"), [(H200, "takes at least 2.09 ms"), ("AMD EPYC", "No bound: the rates of AMD EPYC in")]
+)
+def test_a_model_with_no_other_of_its_layers_says_so(draw, recorded, on, bound):
+    """ "Whole Whisper small: not recorded." stood there alone."""
+    at = draw("app", about="whisper-small-encoder", on=on)
+    text = said(at.markdown)
+    assert "Whole Whisper small: not recorded." in text and bound in text.partition("Whisper small: ")[2]
+    assert "Nearest: none. No model with layers of this structure" in said(at.caption)

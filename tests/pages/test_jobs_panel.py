@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from fusescope.charts import progress
@@ -10,6 +12,7 @@ from fusescope.core.errors import RunError
 from fusescope.core.machine import nvml, usage
 from fusescope.core.records import Progress, Run
 from fusescope.jobs import submit
+from fusescope.jobs.process import gpu_lock
 from pages._ui.app import device, jobs, redraw
 
 
@@ -93,6 +96,15 @@ def test_a_job_that_says_no_time_counts_its_steps():
     assert moment(0.2, 5.0, later=1).remaining == "about 1 s left", "not late by a moment"
 
 
+def test_a_job_that_waits_is_told_in_the_same_words_everywhere():
+    """The sidebar had "queued, 2 ahead on cuda:0", the page "waiting for cuda:0: place 2 in the queue"."""
+    run = Run("20260101-000000-bench-abcdef", "bench", {}, "queued")
+    assert jobs._waits(run) == "starting"
+    words = gpu_lock.queued("cuda:0", 2)
+    assert words == "queued on cuda:0, 2 ahead"
+    assert jobs._waits(dataclasses.replace(run, progress=Progress(0, 0, words))) == words
+
+
 def test_what_waits_says_how_long():
     assert waiting("starting", 1000.0, 1008.4) == "starting · 8 s"
     assert waiting("starting", None, 1008.4) == "starting"
@@ -124,7 +136,7 @@ def test_the_tab_says_how_a_job_ended_until_the_visitor_acts(session, monkeypatc
     assert jobs.tab_title("Kernels") == "Kernels · FuseScope" == jobs.tab_title("Kernels")
 
 
-@pytest.mark.parametrize("status, mark", [("done", "✓"), ("failed", "✗"), ("cancelled", "✗")])
+@pytest.mark.parametrize("status, mark", [("done", "✓"), ("failed", "✗"), ("cancelled", "■")])
 def test_the_notice_names_the_job(monkeypatch, status, mark):
     run = Run("20260101-000000-build-abcdef", "build", {}, status, title="my build")
     monkeypatch.setattr(jobs.run_data, "read", lambda run_id: run)

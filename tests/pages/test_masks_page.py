@@ -240,6 +240,18 @@ def test_the_nearest_measured_length_is_quoted_and_said(draw, profiles, mask, se
     assert f"{batch} × 12 × {at_seq:,} × 64" in said(at.caption)
 
 
+@pytest.mark.slow
+def test_the_headline_says_its_shape_and_what_others_reach(draw, profiles):
+    """62.7 % in the headline, 64.5 % below it."""
+    times = {("full", 1): 1.0, ("full", 4): 1.0, ("causal", 1): 0.6, ("causal", 4): 0.8}
+    records = [timed("v1_x", ms, mask, 512, batch) for (mask, batch), ms in times.items()]
+    folders.write(profiles, synthetic.run(), records, samples=False)
+    shape = "v1_x at 4 × 12 × 512 × 64 (batch × heads × length × head size)"
+    assert f"62.6 % of it: {shape}; 62.6 to 83.5 % over both measured" in said(
+        draw("masks", seq="512", mask="causal").markdown
+    )
+
+
 def test_defaults_written_out_are_the_same_mask():
     assert achieved.same("bigbird", str(masks.parse("bigbird").resolved(512)), 512)
     assert not achieved.same("bigbird:window=7", "bigbird", 512)
@@ -312,4 +324,6 @@ def test_each_picture_of_the_gallery_is_its_button_and_the_chosen_one_is_marked(
     (style,) = [e.proto.body for e in at.get("html") if ".st-key-gallery " in e.proto.body]
     for name in masks.names():
         assert f".st-key-gallery-{name} button {{ background-image: url(data:image/png;base64," in style
+    assert masks.definition("bigbird").DESCRIPTION in said(at.caption)
+    assert not any(b.help for b in at.button if b.key.startswith("gallery/")), "it covered the page's title"
     assert ".st-key-gallery-bigbird button { border-bottom" in style and style.count("border-bottom") == 1

@@ -36,7 +36,7 @@ def test_what_is_unusual_about_a_case_is_in_the_name_of_its_row():
     ]
     rows.append([record("sdpa", 1.0, "gpt2", phase="decode")])
     cells = matrix.cells(("run", "M", some) for some in rows)
-    assert {c.row for c in cells} == {"M", "M, padded", "M, sliding window:left=8", "M, decode"}
+    assert {c.row for c in cells} == {"M", "M, unequal lengths", "M, sliding window:left=8", "M, decode"}
 
 
 def test_a_decode_step_which_has_no_sdpa_is_over_eager():
@@ -65,7 +65,7 @@ def test_the_page_shows_all_models_of_a_device_and_opens_a_cell(draw, recorded):
     at = draw("models", show="all models", on="NVIDIA H200")
     assert box(at, "device").value == "NVIDIA H200" and len(at.get("plotly_chart")) == 2
     assert "Geometric mean" in said(at.caption) and query(at)["show"] == "all models"
-    padded = next(o for o in box(at, "cell").options if o.startswith("BERT base, padded · 16 × 512"))
+    padded = next(o for o in box(at, "cell").options if o.startswith("BERT base, unequal lengths · 16 × 512"))
     box(at, "cell").select(padded)
     assert "fused is correct and fastest: 2.0" in said(calm(at.run()).markdown)
     assert "cell" in query(at)

@@ -84,7 +84,7 @@ def test_the_list_of_runs_begins_with_what_decides_on_a_narrow_screen(draw, few,
     at = draw("runs")
     columns = list(at.dataframe[0].value.columns)
     assert columns[0] == "open" and columns[1] == "run" and set(columns) == set(wide)
-    known = [name for name in ("run", "best speed-up", "device") if name in wide]
+    known = [name for name in ("run", "best speed-up", "over") if name in wide]
     assert columns[1 : 1 + len(known)] == known and "Swipe the table sideways for" in said(at.caption)
     asked = draw("runs", columns="kind,device").dataframe[0].value.columns
     assert list(asked) == ["open", "device", "kind"], "columns that were chosen keep their order"

@@ -258,6 +258,8 @@ def test_runs_are_told_apart_by_what_differs_and_by_the_columns_asked_for(draw, 
     assert "dtype" in table.columns and "device" not in table.columns, "all are of one device"
     mine = table.loc["rowwise, first try"]
     assert mine["shapes"] == "(1, 512)" and mine["tags"] == "night" and mine["best speed-up"] > 1
+    assert list(table.columns).index("over") == list(table.columns).index("best speed-up") + 1
+    assert set(table["over"]) == {"eager", ""}, "a ratio says what it is over, even where all are over one"
     assert "4 × (1, 512–4,096)" in list(table["shapes"])
     at = draw("runs", columns="kind,device", order="longest")
     assert list(at.dataframe[0].value.columns) == ["open", "device", "kind"]

@@ -9,7 +9,7 @@ import pytest
 from drawn_page import calm, said
 from profiles_on_disk import OTHER, TRACE
 
-from fusescope.core.machine.conditions import NO_DEVICE
+from fusescope.core.machine.conditions import UNNAMED_DEVICE
 from pages._ui.profiler import importing, page, sentences
 from pages._ui.profiler.views import overview
 from pages._ui.widgets import html_table
@@ -75,16 +75,16 @@ def test_recorded_models_come_first_and_say_what_they_are(draw, profiles):
     assert all("torch.profiler · recorded on NVIDIA H200" in line for line in box.options)
 
 
-def test_a_device_that_the_file_does_not_tell_is_said_once(draw, profiles):
+def test_the_picker_and_the_heading_say_that_the_file_names_no_device(draw, profiles):
     path = disk.trace(profiles, TRACE, kind="import")
     run = json.loads((path / "run.json").read_text())
-    run["environment"]["device_name"] = NO_DEVICE
+    run["environment"]["device_name"] = UNNAMED_DEVICE
     (path / "run.json").write_text(json.dumps(run))
     file = path / "artifacts" / "summary.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"gpus": []}))
     at = draw("profiler", run=TRACE)
-    assert NO_DEVICE not in page._line(page._run(TRACE))
-    assert sum(NO_DEVICE in c.value for c in at.caption) == 1
+    assert " · device not named in the file · " in page._line(page._run(TRACE))
+    assert sum(UNNAMED_DEVICE in c.value for c in at.caption) == 1, "not under every chart"
 
 
 def test_the_field_of_a_path_is_a_form_that_imports_what_is_typed(draw, profiles, monkeypatch, tmp_path):

@@ -216,13 +216,14 @@ def test_several_cases_name_the_winner_the_mean_and_the_worst_case():
         (
             90,
             Speedup("eager", 1.2, 1.1, 1.3, converged=False),
-            " [0.800, 1.80]: the baseline did not converge, or took another number of samples per turn, so a "
-            "factor of 1.5 either way is left open",
+            " [0.800, 1.80]: a factor of 1.5 either way is left open because a ratio of 1.20× needs medians "
+            "known to 6.08 %; the baseline's is not, or it took another number of samples per turn",
         ),
         (
             7,
             Speedup("eager", 1.2, 1.1, 1.3, converged=False),
-            " [0.800, 1.80]: 7 samples are too few to converge, so a factor of 1.5 either way is left open",
+            " [0.800, 1.80]: a factor of 1.5 either way is left open because 7 samples are too few to "
+            "converge",
         ),
         (
             7,

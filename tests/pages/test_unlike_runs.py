@@ -69,7 +69,7 @@ def test_in_part_of_the_rows_the_verdict_stands():
     answer = conditions.judge(a, b, ["seq"])
     assert answer.yes and answer.control.rows == 1
     assert answer.text.startswith(
-        "Yes in 1 of 3 rows; no in 2: the workloads differ (seq 512 against 1024, 1536)."
+        "Yes in 1 of 3 rows; no in 2: the workloads differ (seq 512 against 1,024 and 1,536)."
     )
     found = columns.compare([a, b], "run", ["seq"])
     assert len(found.ratios(1)) == 1 and len(found.differences(1)) == 2

@@ -144,6 +144,15 @@ def test_a_file_is_left_where_it_is_if_asked(tmp_path):
     assert reporter.facts["device_name"] == "NVIDIA H200" and reporter.steps[-1][:2] == (100, 100)
 
 
+@pytest.mark.parametrize("text", ["[]", json.dumps([kernel(1, 10, 8, "gemm<64>(float*)")])])
+def test_the_device_of_an_import_is_the_files_or_not_named(text, home, tmp_path):
+    """While a file was read, and for good where that failed, it was the CPU of the machine it was read on."""
+    (tmp_path / "a.json").write_text(text)
+    run = submit.wait(submit.submit("import", {"file": str(tmp_path / "a.json")}, "theirs"), 120)
+    read = run.status == "done"
+    assert run.device_name == ("device not named in the file" if read else "unknown device"), run.reason
+
+
 def test_submitting_an_import_is_a_job_like_any_other(home, tmp_path):
     run = submit.wait(submit.submit("import", {"file": str(example(tmp_path / "a.json"))}, "theirs"), 120)
     assert run.status == "done", run.reason

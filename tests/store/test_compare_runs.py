@@ -81,6 +81,22 @@ def test_what_differs_in_source_is_named_and_the_rest_is_a_check(three):
     assert judge(a, b).unknown == ("v1_rows",)
 
 
+def test_implementations_without_a_recorded_source_are_a_caution(three):
+    """Execution modes of a model record none; the answer named them, the cautions of a close look did not."""
+    a, b, _ = three
+    rewrite(b, lambda r: r | {"source_hash": None} if r["impl"] == "v1_rows" else r)
+    answer = judge(a, b)
+    said = "no source is recorded for v1_rows: whether a difference there is the code's is not known"
+    assert answer.cautions[0] == said and "v1_rows" not in answer.text
+    own = dict.fromkeys(("eager", "flex", "sdpa", "v1_rows", "v2_tiles"))
+    for path in (a, b):
+        edit(path, environment={"torch": None})
+        rewrite(path, lambda r: r | {"source_hash": None})
+    answer = judge(a, b)
+    assert answer.text == "Unknown: no implementation that both timed has a recorded source."
+    assert answer.unknown == tuple(own) and "for eager, flex, sdpa, v1_rows and 1 more:" in answer.cautions[0]
+
+
 def test_peers_count_as_edited_where_torch_is_another(three):
     a, b, _ = three
     edit(b, environment={"torch": "2.13.0"})

@@ -69,7 +69,15 @@ def test_synonyms_and_values_of_cases_are_found(profiles):
     plain, packed = ({"op": "attention", "cases": [{"seq": 512, "lengths": w}]} for w in ("fixed", "drawn"))
     for spec in (plain, packed):
         folder.create("bench", spec | {"dtype": "float16"})
-    for text, count in (("padded", 1), ("packed seq=512", 1), ("fp16", 2), ("half varlen", 1), ("fp32", 0)):
+    words = (
+        ("padded", 1),
+        ("unequal", 1),
+        ("packed seq=512", 1),
+        ("fp16", 2),
+        ("half varlen", 1),
+        ("fp32", 0),
+    )
+    for text, count in words:
         assert library.runs(text=text)[1] == count, text
     folder.create("model", {"op": "model:gpt2", "cases": [{"seq": 512, "phase": "decode"}]})
     assert library.runs(text="gpt-2 decoding")[1] == 1

@@ -68,6 +68,18 @@ def told(case: Mapping) -> dict:
     }
 
 
+def lengths(text: str) -> str:
+    """The parameter ``lengths`` of any operator or model as pages write it: "equal", "unequal (mean 0.6)",
+    "listed"; what is none of these as it is."""
+    form = text.partition(":")[0]
+    if form in ("fixed", "full"):
+        return "equal"
+    if form in ("drawn", "uniform"):
+        low = re.search(r"low=(\d*\.?\d+)", text)
+        return f"unequal (mean {(1 + float(low[1] if low else 0.2)) / 2:.3g})"
+    return "listed" if "+" in text else text
+
+
 def when(run: Run) -> str:
     """The date of a run: when it finished, else started, else was created; one that this machine's clock has
     not reached is said."""

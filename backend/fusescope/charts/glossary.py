@@ -15,6 +15,9 @@ TERMS = {
     "implementation": "Anything that computes an operator: a kernel of ours, a peer, a function of yours.",
     "peer": "An implementation by others that ours is compared with: PyTorch, cuBLAS, FlashAttention.",
     "execution mode": "How a whole model runs: eager, sdpa, torch.compile, fused and so on.",
+    "sdpa-graph-trap": "sdpa captured in a CUDA graph as it comes: Hugging Face builds a mask that SDPA's "
+    "fused backends reject, and the graph keeps the slow path. It shows that mistake; compare with "
+    "sdpa-graph.",
     "check": "The result is compared with a float64 reference before it is timed; a wrong one gets no time.",
     "tolerance": "The largest error that the dtype and the sums explain; beyond it a result is wrong.",
     "kernel time": "Time of the kernels alone, by replaying a CUDA graph: no launch overhead.",
@@ -24,6 +27,8 @@ TERMS = {
     "minimum traffic": "Bytes that any implementation must move: inputs read once, outputs written once.",
     "occupancy": "Warps that a multiprocessor holds over those it can hold; high alone does not mean fast.",
     "spills": "Registers that the compiler moved to memory because a thread has no more.",
+    "equal / unequal lengths": "Sequences of a batch: all as long as the longest, or evenly spread from 0.2 "
+    "of it to it, mean 0.6. Unequal ones are padded to the longest, or packed.",
     "packed (padded, varlen)": "Sequences of different lengths stored one after the other, without padding.",
     "tile": "A square of the attention matrix, 64 × 64 elements unless said; a kernel skips empty ones.",
     "elements kept": "The share of query-key pairs that the mask keeps; 1 over it is the ideal speed-up.",
@@ -61,7 +66,7 @@ _LABELS = {
     "phase": "prefill / decode",
     "tile size": "tile",
     "gpu": "device",
-    "lengths": "packed (padded, varlen)",
+    "lengths": "equal / unequal lengths",
     "interval": "95 % interval",
     "kv heads": "KV heads (GQA, MQA)",
     "bias": "bias (ALiBi, relative positions)",

@@ -87,7 +87,7 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
                 "95 % interval (×)": (s and verdicts.interval(s.words, s.low, s.high)) or None,
                 f"warm ({unit})": t and t.median * factor,
                 f"cold ({unit})": cold and cold.median * factor,
-                "note": r.reason or _note(r, t),
+                "note": note(r, baseline),
                 "max abs error": r.accuracy.max_abs if r.accuracy else None,
                 "TFLOP/s effective": r.tflops.effective if r.tflops else None,
                 "GB/s": r.gbps,
@@ -151,9 +151,13 @@ def ran_as(record: Record) -> str | None:
     return name.rpartition("/")[2] if name and name.endswith(".py") else name
 
 
-def _note(record: Record, time) -> str:
-    notes = ["did not converge"] if time and not time.converged else []
-    return ", ".join(notes + marks(record))
+def note(record: Record, baseline: str) -> str:
+    """Why a record has no time; else what marks it, and why its interval is left wider than others are."""
+    if record.reason:
+        return record.reason
+    loose = "did not converge" if record.time and not record.time.converged else ""
+    wide = verdicts.widened(record) if record.impl != baseline else ""
+    return ", ".join(text for text in (wide or loose, *marks(record)) if text)
 
 
 def varying(records: list[Record]) -> list[str]:

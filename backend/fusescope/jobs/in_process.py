@@ -15,7 +15,7 @@ from fusescope.core.machine.archs import arch_of
 from fusescope.core.records import BenchSpec, Record
 from fusescope.core.reporter import Collect
 from fusescope.jobs.kinds import bench as kind
-from fusescope.jobs.process.gpu_lock import Ticket
+from fusescope.jobs.process.gpu_lock import Ticket, queued
 from fusescope.jobs.spec.common import check_device
 
 _POLL_S = 0.2
@@ -146,7 +146,7 @@ def _held(lock: str, reporter: _Listener, aloud: bool) -> Iterator[None]:
         if ticket.warning:
             reporter.log(ticket.warning)
         while place := ticket.advance():
-            reporter.log(text := f"waiting for the device: place {place} in the queue")
+            reporter.log(text := queued("the device", place))
             if aloud:
                 warnings.warn(f"fusescope.bench is {text}, behind another measurement", stacklevel=4)
                 aloud = False

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from fusescope.core.errors import Cancelled, RunError
 from fusescope.jobs.process import body, scratch
-from fusescope.jobs.process.gpu_lock import Ticket, holder
+from fusescope.jobs.process.gpu_lock import Ticket, holder, queued
 from fusescope.jobs.process.watch import TICK_S, Watch, cancel_grace_s
 from fusescope.store import folder, library
 
@@ -90,9 +90,7 @@ class Worker:
                 if who.get("run")
                 else "another job"
             )
-            self.writer.queued(
-                device, lock, place, f"waiting for {device}: place {place} in the queue; now {by}"
-            )
+            self.writer.queued(device, lock, place, f"{queued(device, place)}; now {by}")
         self.place = place
         return place == 0
 

@@ -26,7 +26,7 @@ ORDERS = {
 """What a list of runs can be ordered by: when they ended (else started, else were created), how long they
 took, and the largest speed-up that is proven in any of their cases."""
 _SYNONYMS = (
-    ("padded", "packed", "padding", "varlen"),
+    ("padded", "packed", "padding", "varlen", "unequal"),
     ("fp16", "float16", "half"),
     ("bf16", "bfloat16"),
     ("fp32", "float32"),

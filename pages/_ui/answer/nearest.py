@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from fusescope import masks
-from fusescope.charts import tables
+from fusescope.charts import captions, tables
 from fusescope.core.errors import RunError
 from fusescope.core.schema.cases import ABSENT
 from fusescope.store import answers, library
@@ -96,13 +96,18 @@ def difference(key: str, asked: Any, had: Any) -> str:
         return "mask " + ", ".join(f"{n.replace('_', ' ')} {b} instead of {a}" for n, b, a in pairs)
     name = "" if key in ("dtype", "device") else f"{_PLAIN.get(key, key.replace('_', ' '))} "
     asked, had = (ABSENT.get(key) if value is None else value for value in (asked, had))
-    return f"{name}{_value(had)} instead of {_value(asked)}"
+    written = _lengths if key == "lengths" else _value
+    return f"{name}{written(had)} instead of {written(asked)}"
 
 
 def _of_mask(text: Any) -> tuple[str, dict[str, str]]:
     """("sliding_window", {"left": "64"}) of "sliding_window:left=64"."""
     name, _, settings = str(text).partition(":")
     return name, dict(one.partition("=")[::2] for one in settings.split(",") if one)
+
+
+def _lengths(value: Any) -> str:
+    return _value(value if value is None else captions.lengths(str(value)))
 
 
 def _value(value: Any) -> str:

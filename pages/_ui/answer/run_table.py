@@ -12,6 +12,7 @@ import streamlit as st
 from fusescope.analysis.profile import device_time
 from fusescope.analysis.profile.verdict import in_short, verdict
 from fusescope.charts import captions, numbers, sentences
+from fusescope.charts.colours import short
 from fusescope.charts.findings import brief
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
@@ -37,7 +38,10 @@ def frame(found: Sequence[Run], columns: Sequence[str] | None = None) -> pd.Data
     names = list(_VALUES) if columns is None else [n for n in _VALUES if n in columns]
     data = {name: [_read(_VALUES[name], run) for run in found] for name in names}
     if columns is None:
-        data = {name: values for name, values in data.items() if name in _ALWAYS or len(set(values)) > 1}
+        shown = {name for name, values in data.items() if name in _ALWAYS or len(set(values)) > 1}
+        # a ratio names what it is over, even where that is the same in all
+        shown = shown | {"over"} if "best speed-up" in shown else shown - {"over"}
+        data = {name: values for name, values in data.items() if name in shown}
     return pd.DataFrame({"open": [url.link("runs", run=r.id) for r in found]} | data)
 
 
@@ -128,6 +132,11 @@ def _best(run: Run) -> float | None:
     return numbers.round3(_comparison(run.id, _baseline(run), stamp)[1])
 
 
+def _over(run: Run) -> str:
+    """What that is over."""
+    return short(_baseline(run)) if _best(run) is not None else ""
+
+
 def _baseline(run: Run) -> str:
     return str(run.spec.get("baseline") or "")
 
@@ -168,6 +177,7 @@ _VALUES: dict[str, Callable[[Run], object]] = {
     "run": run_name,
     "result": _result,
     "best speed-up": _best,
+    "over": _over,
     "shapes": run_facts.shapes,
     "mask": run_facts.mask,
     "dtype": lambda run: str(run.spec.get("dtype") or ""),
@@ -186,9 +196,9 @@ _ALWAYS = ("run", "result", "when")
 _BRIEF = ("run", "result", "shapes", "status", "when")
 
 
-_WIDTHS = {"run": 298, "result": 238, "shapes": 150, "mask": 68, "dtype": 62, "took": 82, "status": 90}
-_WIDTHS |= {"when": 122, "device": 76, "kind": 60, "source": 90, "tags": 70}
-_DECISIVE = ("run", "best speed-up", "device")
+_WIDTHS = {"run": 272, "result": 214, "shapes": 150, "mask": 68, "dtype": 62, "took": 82, "status": 90}
+_WIDTHS |= {"over": 54, "when": 122, "device": 76, "kind": 60, "source": 90, "tags": 70}
+_DECISIVE = ("run", "best speed-up", "over")
 """The columns of a narrow screen; the others are out of sight behind them."""
 _NARROW_WIDTHS = {"run": 140}
 _SIDES = 16  # pixels of a cell that hold no text
@@ -225,7 +235,10 @@ def _config(key: str, ids: Sequence[str], widths: Mapping[str, int]) -> dict:
             "", type="tertiary", width=_BUTTON, on_click=_opens, args=(key, ids), key=key
         ),
         "best speed-up": st.column_config.NumberColumn(
-            "best", help="largest speed-up that was proven in any case", format="%.3g×", width=58
+            "best",
+            help="largest speed-up over the baseline that was proven in any case",
+            format="%.3g×",
+            width=58,
         ),
         **{name: st.column_config.TextColumn(name, width=width) for name, width in widths.items()},
     }

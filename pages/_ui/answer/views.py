@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from fusescope import ops
+from fusescope import models, ops
 from fusescope.analysis import roofline as at_roof
 from fusescope.charts import numbers, tables
 from fusescope.charts.bench import accuracy, distribution, history, roofline, sweep
@@ -62,7 +62,13 @@ def draw(view: str, look: Look) -> None:
 
 def _table(look: Look) -> None:
     readable = cached_chart.once(("records", *look.key), lambda: tables.readable(look.rows, look.baseline))
-    elements.table(readable, look.name("records"), look.tidy, why=tables.why(look.rows, look.baseline))
+    elements.table(
+        readable,
+        look.name("records"),
+        look.tidy,
+        why=tables.why(look.rows, look.baseline),
+        about={"implementation": ideas(look.rows[0].op, look.rows[0].device)},
+    )
 
 
 def _times(look: Look) -> None:
@@ -225,6 +231,20 @@ def _trace(look: Look) -> None:
 def _case(look: Look) -> str:
     keys = tables.varying(look.records)
     return " (" + ", ".join(f"{k}={value(look.case[0].case, k)}" for k in keys) + ")"
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def ideas(op: str, device: str) -> dict[str, str]:
+    """What each implementation of an operator, or execution mode of a model, is; empty where the operator is
+    not known here."""
+    try:
+        if op.startswith("model:"):
+            known = models.modes(models.named(op), device)
+        else:
+            known = ops.implementations(op, device)
+    except (ValueError, OSError):
+        return {}
+    return {one.name: one.idea for one in known}
 
 
 @st.cache_data(max_entries=256, show_spinner=False)

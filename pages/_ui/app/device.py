@@ -1,4 +1,4 @@
-"""The device in use: picked once, kept on every page and in the URL, with a dot: ready, measuring or
+"""The device in use: picked once, kept on every page and in the URL, with a dot: free, measuring or
 throttled."""
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def status(queue: list[dict]) -> None:
     elif busy:
         text = style.dot("measuring", "measuring")
     else:
-        text = style.dot("free", "ready")
+        text = style.dot("free", "free")
     name = facts(device).get("device_name") or device
     st.html(
         f'<div class="fs-small"><b>{escape(name)}</b><br>'

@@ -81,9 +81,13 @@ def _one(job: dict) -> None:
         if place == 0:
             bar(run, small=True)
         else:
-            waiting = "starting" if place is None else f"queued, {place} ahead on {job['device']}"
-            st.html(f'<div class="fs-small fs-muted">{escape(waiting)}</div>')
+            st.html(f'<div class="fs-small fs-muted">{escape(_waits(run))}</div>')
         _cancel_button(run.id, f"cancel/{run.id}", "tertiary")
+
+
+def _waits(run: Run) -> str:
+    """ "starting", or "queued on cuda:0, 2 ahead": the same in the sidebar, on the page and in the log."""
+    return run.progress.message or "starting"
 
 
 def bar(run: Run, small: bool = False) -> None:
@@ -124,8 +128,7 @@ def follow(
     if head:
         head(run)
     if run.status == "queued":
-        text = run.progress.message or "Queued; it starts when the device is free."
-        st.info(md(progress.waiting(text, submit.asked(run.id), time.time())))
+        st.info(md(progress.waiting(_waits(run), submit.asked(run.id), time.time())))
     elif run.live:
         bar(run)
         _log(run_id)
@@ -180,7 +183,7 @@ def ended_text(run_id: str) -> str:
         run = run_data.read(run_id)
     except RunError:
         return "FuseScope"
-    return f"{'✓' if run.status == 'done' else '✗'} {run.status} · {run_name(run)}"
+    return f"{status_text(run.status)} · {run_name(run)}"
 
 
 def _farewell(run_id: str) -> str:

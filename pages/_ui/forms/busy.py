@@ -64,10 +64,15 @@ def _now() -> None:
         if submit.queue():
             line, whole = "A job is running on this machine.", ""
         elif whole := load.sentence(now, len(_load().cpus)) or "":
-            line = f"⚠ Times would be noisy now: {whole.partition(',')[0]}."
+            first = whole.partition(",")[0]
+            line = f"⚠ {first[0].upper()}{first[1:]}: times would be noisy. {_advice()}"
         else:
             line = "The CPUs are idle now." if now else ""
         st.html(f"<div class='fs-small fs-muted fs-slot' title='{quoted(whole)}'>{escape(line)}</div>")
+
+
+def _advice() -> str:
+    return "Run will wait." if st.session_state[_WAIT] else "Tick the box to wait."
 
 
 @st.cache_resource

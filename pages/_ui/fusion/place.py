@@ -38,7 +38,8 @@ def form(state: url.State) -> Layer | None:
     if place:
         with place[0]:
             mask_picker.thumbnail(setting.mask, setting.seq, setting.seq)
-    st.caption(md(f"{setting}. Only times of the same setting are compared."))
+    of = runs.model_text(setting)
+    st.caption(md(f"A layer of {of}: {setting}. Only times of the same setting are compared."))
     return Layer(setting, _names()[on], on == HERE)
 
 

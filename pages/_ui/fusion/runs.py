@@ -10,6 +10,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from fusescope import models
 from fusescope.charts import captions
 from fusescope.core.records import Record, Run
 from fusescope.jobs import submit
@@ -21,6 +22,7 @@ from pages._ui.app import run_data, url, warm
 from pages._ui.widgets.text import run_name
 
 _LARGE = 2000  # records
+_FAMILY = "bert-"  # whose layer the 15 operators are
 KINDS = ("traverse", "search")
 FEWEST = 20
 """Schemes that a sweep of one's own needs in order to be shown before a recorded one."""
@@ -226,12 +228,23 @@ def caption(run: Run) -> str:
     records = layers(run.id)[0]
     try:
         setting = of_record(records[0]) if records else of_spec(run.spec)
-        what = layer_text(setting)
+        what = f"{model_text(setting)}: {layer_text(setting)}"
     except (ValueError, TypeError):
         what = run_name(run)
     return f"{captions.context(run)}<br>{what}"
 
 
+def model_text(setting: Setting) -> str:
+    """Whose layer it is: "BERT base"; "BERT, of other sizes" where no model of that family has these."""
+    own = (setting.heads, setting.head_dim, setting.ffn)
+    for name in models.names():
+        if name.startswith(_FAMILY):
+            config = models.config(name)
+            if (config.heads, config.head_dim, config.ffn) == own:
+                return models.title(name)
+    return "BERT, of other sizes"
+
+
 def layer_text(setting: Setting) -> str:
-    """The layer as a short text."""
-    return f"batch {setting.batch}, seq {setting.seq}, {setting.heads} × {setting.head_dim}, {setting.mask}"
+    """The layer's sizes and mask as a short text."""
+    return f"batch {setting.batch}, seq {setting.seq:,}, {setting.heads} × {setting.head_dim}, {setting.mask}"

@@ -46,7 +46,8 @@ def sentence(asked: Layer, canonical: str) -> None:
     times = [t for t, _ in tried.values()]
     close = sum(t <= _CLOSE * times[0] for t in times) - 1
     gains = ", ".join(f"{numbers.ratio(gain)} {SHORT[name]}" for name, _, gain, _ in _gains(run, record))
-    place = f"Fastest of {len(tried):,} measured schemes" if ms == times[0] else _behind(ms, times)
+    of = f" of a layer of {runs.model_text(asked.setting)}"
+    place = f"Fastest of {len(tried):,} measured schemes{of}" if ms == times[0] else _behind(ms, times, of)
     near = f" {plural(close, 'other')} within 1 %." if ms == times[0] and close else ""
     st.markdown(f"**{place}: {numbers.time(ms)}**, {gains}. {_kernels(canonical)}.{near}")
 
@@ -124,9 +125,10 @@ def _words(run: Run) -> str:
     return "; ".join(f"{SHORT[name]}: {text}" for name, text in BASELINES.items() if name in known) + "."
 
 
-def _behind(ms: float, times: list[float]) -> str:
+def _behind(ms: float, times: list[float], of: str) -> str:
     rank = sum(t < ms for t in times) + 1
-    return f"Rank {rank:,} of {len(times):,}, {numbers.ratio(ms / times[0])} the time of the fastest"
+    least = f"{numbers.ratio(ms / times[0])} the time of the fastest"
+    return f"Rank {rank:,} of {len(times):,} measured schemes{of}, {least}"
 
 
 def _of_own(known: list[tuple[Run, Record]]) -> str:

@@ -55,6 +55,8 @@ def _line(question: Question, name: str) -> None:
         answer = _answer(other[1])
         st.markdown(stand_in.sentence(question, *other, answer.text))
         _links(*other, answer, measure=False)
+    elif not answer:
+        st.caption(stand_in.nothing(question))
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,8 @@ def _bound(question: Question) -> str:
     rates of copies and products: an implementation that only reads may be some percent below."""
     ceilings, source = _ceilings(question.device_name, question.dtype)
     if ceilings is None:
-        return ""
+        where = md(device_text(str(question.device_name)))
+        return f"No bound: the rates of {where} in {question.dtype} were not measured."
     if not layout.countable(question.case):
         return "No bound: counting this mask at this length takes minutes."
     try:

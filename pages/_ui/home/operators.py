@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from fusescope import ops
+from fusescope.charts import captions
 from fusescope.core.schema import Parameter
 from pages._ui.app import url
 from pages._ui.forms import fields, mask_picker, parameters
 
+LENGTHS = 170
+"""Pixels of a box with the words for lengths of sequences."""
 _FOLLOWS = {"kv_heads": "heads"}
 """What a parameter equals that is left empty."""
 
@@ -48,6 +51,8 @@ def _box(state: url.State, op: str, p: Parameter, box: Any) -> Any:
     if p.kind == "choice":
         return fields.pick(state, p.name, label, p.choices, p.default, **scoped)
     if p.kind == "text" and p.typical:
+        if p.name == "lengths":
+            scoped |= {"format_func": captions.lengths, "width": LENGTHS}
         return fields.pick(state, p.name, label, p.typical, p.default, **scoped)
     if p.kind == "int" and p.name in _FOLLOWS:
         follows = scoped | {"width": fields.NARROW, "placeholder": _FOLLOWS[p.name]}

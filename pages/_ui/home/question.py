@@ -1,4 +1,4 @@
-"""The settings of "What is fastest?": an operator or a model, its sizes, padding, mask and device."""
+"""The settings of "What is fastest?": an operator or a model, its sizes, lengths, mask and device."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import streamlit as st
 
 from fusescope import models, ops
 from fusescope.analysis import hardware
+from fusescope.charts import captions
 from fusescope.core.records import DTYPES
 from fusescope.store.answers import Question
 from pages._ui.app import device, run_data, url
@@ -20,7 +21,7 @@ from pages._ui.widgets.text import device_text, md
 
 ATTENTION = "attention"
 _FULL, _PADDED = "full", "padded"
-_LENGTHS = {_FULL: "equal", _PADDED: "padded, mean 0.6"}
+_LENGTHS = {_FULL: captions.lengths("full"), _PADDED: captions.lengths("drawn")}
 _HEADS = {"12 × 64": (12, 64), "16 × 64": (16, 64), "32 × 128": (32, 128)}
 _MODEL, _OPERATOR = 165, 225
 """Pixels of the first box: titles of operators are longer, and their line is not as full."""
@@ -54,9 +55,10 @@ def draw(state: url.State) -> Asked:
     usual, scope = _length(about)
     state.scopes.add(scope)
     length = "context" if phase == "decode" else "sequence"
-    seq = fields.whole(state, "seq", length, 1, 1 << 20, usual, scope, box=row, width=100)
+    seq = fields.whole(state, "seq", length, 1, 1 << 20, usual, scope, box=row, width=90)
+    wide = operators.LENGTHS
     lengths = _pick(
-        row, state, "lengths", "lengths", list(_LENGTHS), _FULL, 160, _LENGTHS.get, help=_LENGTHS_HELP
+        row, state, "lengths", "lengths", list(_LENGTHS), _FULL, wide, _LENGTHS.get, help=_LENGTHS_HELP
     )
     if about == ATTENTION:
         heads = _pick(row, state, "heads", "heads × size", list(_HEADS), "12 × 64", 105)
@@ -104,7 +106,7 @@ def _of_operator(state: url.State, op: str, row) -> Asked:
 
 
 _LENGTHS_HELP = (
-    "padded: sequences of unequal length, mean 0.6 of the longest; attention then runs on packed sequences"
+    "unequal: evenly spread from 0.2 of the longest to it, mean 0.6; attention then runs on packed sequences"
 )
 
 

@@ -49,6 +49,13 @@ def sentence(question: Question, of_other: Question, found: Found, answer: str) 
     )
 
 
+def nothing(question: Question) -> str:
+    """What is said where neither the operator or model itself nor one like it has a record."""
+    if question.op.startswith("model:"):
+        return "Nearest: none. No model with layers of this structure is recorded in this phase."
+    return "Nearest: none. This operator is not recorded."
+
+
 def _on_such_a_device(found: Found) -> bool:
     """On the device that was asked for, or another GPU: a time of a processor says nothing about one."""
     return "device" not in found.differs or hardware.peaks(found.device_name) is not None

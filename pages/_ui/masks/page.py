@@ -67,7 +67,7 @@ def form(state: url.State) -> Choice | None:
 
 def gallery(chosen: str) -> None:
     """Every mask with its defaults: a button under its small picture, both of which choose it; ``chosen`` is
-    underlined."""
+    underlined, and described below."""
     mark = f".st-key-gallery-{chosen} button {{ border-bottom: 2px solid #0072B2 }}"
     st.html(f"<style>{_pictures_of_buttons(style.theme())}{mark}</style>")
     with st.container(horizontal=True, gap="xsmall", key="gallery"):
@@ -79,8 +79,9 @@ def gallery(chosen: str) -> None:
                 width=86,
                 on_click=mask_picker.pick,
                 args=("masks", "mask", name),
-                help=masks.definition(name).DESCRIPTION,
             )
+    if chosen in masks.names():  # below: a hover's text over a picture would cover the page's title
+        st.caption(md(masks.definition(chosen).DESCRIPTION))
 
 
 def chosen() -> str:

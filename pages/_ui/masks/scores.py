@@ -11,6 +11,7 @@ from fusescope import models
 from fusescope.analysis.scores import TILES
 from fusescope.charts import captions, numbers
 from fusescope.core.records import DTYPES, Run
+from fusescope.core.schema.cases import written
 from fusescope.jobs import submit
 from fusescope.store import library, tables
 from pages._ui.answer import answer
@@ -136,7 +137,7 @@ def _line(run: Run) -> str:
     case = spec.get("case") or {}
     state = "" if run.status == "done" else f" ({run.status})"
     return (
-        f"{captions.when(run)} · {source}, seq {case.get('seq')}, mask {case.get('mask')}, "
+        f"{captions.when(run)} · {source}, seq {written(case.get('seq'))}, mask {case.get('mask')}, "
         f"{spec.get('dtype')}, "
         f"tile {spec.get('tile')}{state}"
     )

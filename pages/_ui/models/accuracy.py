@@ -13,6 +13,7 @@ from fusescope.charts import captions, numbers
 from fusescope.charts.models import depth, ulps
 from fusescope.charts.numbers import plural
 from fusescope.core.records import DTYPES, Run
+from fusescope.core.schema.cases import written
 from fusescope.jobs import submit
 from fusescope.store import library, tables
 from pages._ui.answer import answer
@@ -239,5 +240,6 @@ def _line(run: Run) -> str:
     when = captions.date(run.finished or run.created)
     where = run.device_name if run.environment else numbers.NA
     state = "" if run.status == "done" else f" ({run.status})"
+    sizes = f"batch {written(case.get('batch'))}, seq {written(case.get('seq'))}"
     modes = plural(len(dict.fromkeys(w for w, _ in entries)), "mode")
-    return f"{when} · {modes}, {dtypes}, batch {case.get('batch')}, seq {case.get('seq')} · {where}{state}"
+    return f"{when} · {modes}, {dtypes}, {sizes} · {where}{state}"

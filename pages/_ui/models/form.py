@@ -22,7 +22,7 @@ from pages._ui.widgets.text import md
 _USUAL = ("eager", "sdpa", "sdpa-graph", "fusescope", "fused")
 _OWN = ("lengths", "phase")  # drawn here, not by the common widgets
 _SIZES = ("layers", "heads", "head_dim")
-_LENGTHS = {"fixed": "full", "uniform": "uniform", "list": "a list"}
+_LENGTHS = {"fixed": "equal", "uniform": "unequal", "list": "listed"}
 _BOTH = "both"  # prefill and decode
 
 
@@ -175,7 +175,7 @@ def _fitted(choice: Choice, case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lengths(state: url.State, name: str, batch: int | None) -> str:
-    """Tokens of each sequence: all full, spread evenly, or a list."""
+    """Tokens of each sequence: equal, evenly spread, or listed."""
     given = state.query.get("lengths", "fixed") if name in state.scopes else "fixed"
     form = given.partition(":")[0]
     kind_key = state.seed("lengths_kind", form if form in _LENGTHS else "list", scope=name)
@@ -198,7 +198,14 @@ def _lengths(state: url.State, name: str, batch: int | None) -> str:
         help="Lengths of the sequences in a batch; the rest is padding, which some execution modes remove",
     )
     if kind == "uniform":
-        low = st.slider("shortest (share of the sequence)", 0.05, 1.0, step=0.05, key=low_key)
+        low = st.slider(
+            "shortest (share of the sequence)",
+            0.05,
+            1.0,
+            step=0.05,
+            key=low_key,
+            help="Lengths are evenly spread from it to the whole sequence; 0.2 has a mean of 0.6",
+        )
         seed = st.session_state[seed_key]
         settings = [f"low={low:g}"] * (low != 0.2) + [f"seed={seed}"] * (seed != 0)
         text = "uniform" + (":" + ",".join(settings) if settings else "")

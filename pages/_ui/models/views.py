@@ -52,7 +52,11 @@ def _table(state: url.State, choice: Choice, look: views.Look | None) -> None:
         return
     data = cached_chart.once(("model-table", *look.key), lambda: readable(look.rows, look.baseline))
     elements.table(
-        data, look.name("records"), lambda: csv(look.rows, look.baseline), why=_why(look.rows, look.baseline)
+        data,
+        look.name("records"),
+        lambda: csv(look.rows, look.baseline),
+        why=_why(look.rows, look.baseline),
+        about={"mode": views.ideas(look.rows[0].op, look.rows[0].device)},
     )
     _generation(look)
     elements.note(
@@ -112,7 +116,7 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
                 "process (NVML, MiB)": _scaled(held["nvml_process_bytes"], 2**-20),
                 "max abs error": r.accuracy.max_abs if r.accuracy else None,
                 "ran as": tables.ran_as(r),
-                "note": r.reason,
+                "note": tables.note(r, baseline),
             }
         )
     data = pd.DataFrame(lines)

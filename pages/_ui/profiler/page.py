@@ -6,12 +6,13 @@ import streamlit as st
 
 from fusescope.charts import captions
 from fusescope.core.errors import RunError
+from fusescope.core.machine.conditions import NO_DEVICE
 from fusescope.core.records import Run
 from fusescope.jobs import submit
 from fusescope.store import library
 from pages._ui.answer import answer
 from pages._ui.app import callbacks, device, jobs, run_data, url
-from pages._ui.profiler import collecting, data, importing, sentences
+from pages._ui.profiler import collecting, data, importing
 from pages._ui.profiler.views import choice
 from pages._ui.widgets import told
 from pages._ui.widgets.text import md, run_name, sentence
@@ -109,7 +110,8 @@ def _run(run_id: str) -> Run:
 def _line(run: Run) -> str:
     """A run as one line of the picker, in plain text: of a recorded one first whether it is a model or a
     kernel. Lines must differ, so that each has the end of its id."""
-    where = f"recorded on {run.device_name}" if run.recorded else sentences.known_device(run.device_name)
+    where = f"recorded on {run.device_name}" if run.recorded else run.device_name
+    where = "" if where == NO_DEVICE else where  # while it starts, or reads its file
     words = [run_name(run), _TOOLS.get(run.kind, ""), where, captions.when(run), run.id.rpartition("-")[2]]
     if run.recorded:
         words.insert(0, _group(run))

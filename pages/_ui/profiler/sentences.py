@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from fusescope.charts import captions, numbers
-from fusescope.core.machine.conditions import NO_DEVICE
+from fusescope.core.machine.conditions import NO_DEVICE, UNNAMED_DEVICE
 from fusescope.jobs import submit
 from pages._ui.app import callbacks
 from pages._ui.profiler import data
@@ -29,8 +29,8 @@ def subtitle(found: Profile) -> str:
 
 
 def known_device(name: str) -> str:
-    """The device's name, "" where the file did not tell it: the heading says so once."""
-    return "" if name == NO_DEVICE else name
+    """The device's name, "" where none is known: the picker and the heading above say so."""
+    return "" if name in (NO_DEVICE, UNNAMED_DEVICE) else name
 
 
 def lacks(what: str, how: str) -> None:

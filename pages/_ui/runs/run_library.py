@@ -22,7 +22,7 @@ from pages._ui.widgets.text import file_name, md, sentence
 _PAGE = 25
 WORDS = (
     "Each word in id, title, notes, tags, device, operator, model, implementations, shapes, masks, dtype, "
-    'status, in any order; "8 masks" in quotes stands as it is; “padded” finds packed sequences too'
+    'status, in any order; "8 masks" in quotes stands as it is; “unequal” finds packed and padded sequences'
 )
 """What a search for runs finds, here and where runs are compared."""
 _ANY = "any"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -71,15 +71,17 @@ def table(
     csv_data: Table | None = None,
     height: int | str = "auto",
     why: html_table.Why | None = None,
+    about: Mapping[str, Mapping[str, str]] | None = None,
     **settings,
 ) -> None:
     """A table with its CSV (``csv_data`` where the file holds more than is shown): three digits, unknown
     values "n/a".
 
-    ``why`` says why a value is unknown, by column or by (row number, column); it is shown on hover.
+    ``why`` says why a value is unknown, by column or by (row number, column); ``about``, by column, what its
+    names mean. Both are shown on hover, ``about`` of tables that have ``why``.
     """
     if why is not None and len(data) <= html_table.MOST:
-        html_table.draw(data, why, name, height if isinstance(height, int) else html_table.TALL)
+        html_table.draw(data, why, name, height if isinstance(height, int) else html_table.TALL, about=about)
         with st.container(horizontal=True, horizontal_alignment="right"):
             csv(data if csv_data is None else csv_data, name)
         return

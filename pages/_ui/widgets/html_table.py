@@ -21,9 +21,16 @@ Why = Mapping[str, str] | Callable[[int, str], str]
 """Why a cell is empty: by column, or by (row number, column)."""
 
 
-def draw(data: pd.DataFrame, why: Why, key: str, height: int | None = None, link: str | None = None) -> None:
+def draw(
+    data: pd.DataFrame,
+    why: Why,
+    key: str,
+    height: int | None = None,
+    link: str | None = None,
+    about: Mapping[str, Mapping[str, str]] | None = None,
+) -> None:
     """The table; ``height``: pixels after which it scrolls; ``link``: a column of addresses of ours, each a
-    link with the column's name."""
+    link with the column's name; ``about``: by column, what its names mean, shown on hover."""
     right = [
         pd.api.types.is_numeric_dtype(data[c]) and not pd.api.types.is_bool_dtype(data[c])
         for c in data.columns
@@ -36,6 +43,8 @@ def draw(data: pd.DataFrame, why: Why, key: str, height: int | None = None, link
         cells = (
             f"<a href='{quoted(v)}' target='_self'>{escape(c)}</a>"
             if c == link
+            else _named(v, about[c])
+            if about and c in about
             else _cell(v, number, str(c), why)
             for v, c in zip(values, data.columns, strict=True)
         )
@@ -77,6 +86,11 @@ def _heading(name: str) -> str:
     """A column's name; a term of the glossary with its sentence on hover."""
     about = glossary.about(name)
     return f"<abbr title='{quoted(about)}'>{escape(name)}</abbr>" if about else escape(name)
+
+
+def _named(value, about: Mapping[str, str]) -> str:
+    text = about.get(value)
+    return f"<abbr title='{quoted(text)}'>{escape(value)}</abbr>" if text else escape(value)
 
 
 def _cell(value, number: int, column: str, why: Why) -> str:

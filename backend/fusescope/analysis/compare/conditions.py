@@ -71,10 +71,8 @@ class Answer:
             parts.append(
                 f"{'' if self.same else 'Yes: '}{who} {verb} in source: a difference there is the code's."
             )
-        if self.unknown:
-            verb = "has" if len(self.unknown) == 1 else "have"
-            head = "" if self.same or self.edited else "Unknown: "
-            parts.append(f"{head}{', '.join(self.unknown)} {verb} no recorded source in one of the runs.")
+        if not (self.same or self.edited):
+            parts.append("Unknown: no implementation that both timed has a recorded source.")
         return " ".join(parts)
 
 
@@ -88,7 +86,7 @@ def judge(base: Source, other: Source, left_out: Collection[str] = (), names: Co
     return Answer(
         why_not=tuple(_why_not(base, other, left_out, rows, sources["edited"])),
         **{name: tuple(map(short, impls)) for name, impls in sources.items()},
-        cautions=tuple(differences(base, other, names)),
+        cautions=(*_unrecorded(sources["unknown"]), *differences(base, other, names)),
         control=control(checked),
         part=_part(rows) if equal else "",
     )
@@ -200,6 +198,15 @@ def _unmatched(base: Source, other: Source, left_out: Collection[str]) -> str:
             hint = f"; {ratios:,} match with “{key}” left out, but they are other workloads: no verdict"
     apart = workloads.apart(base.records, other.records)
     return f"the two runs have no case in common that both timed{f' ({apart})' if apart else ''}{hint}"
+
+
+def _unrecorded(impls: Sequence[str]) -> list[str]:
+    """Whose difference may be anybody's: their verdicts count in the result as those of known code do."""
+    if not impls:
+        return []
+    names, more = [short(impl) for impl in impls[:_NAMED]], len(impls) - _NAMED
+    who = f"{', '.join(names)} and {more} more" if more > 0 else ", ".join(names)
+    return [f"no source is recorded for {who}: whether a difference there is the code's is not known"]
 
 
 def _named(names: tuple[str, ...]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from fusescope.core.records import Record, Run
-from fusescope.core.schema.cases import FOLLOWS, value
+from fusescope.core.schema.cases import FOLLOWS, value, written
 
 _OFF = ("none", "no")
 """Values of an option that a case older than the option means by not having it."""
@@ -50,7 +50,7 @@ def unlike(base: tuple[Run, Record], other: tuple[Run, Record]) -> Unlike | None
     for key in keys:
         a, b = (_meant(r.case, key) for r in (record, record_2))
         if a != b and not (None in (a, b) and (a in _OFF or b in _OFF)):
-            found.append((key, *("unknown" if v is None else str(v) for v in (a, b))))
+            found.append((key, *("unknown" if v is None else written(v) for v in (a, b))))
     if record.dtype != record_2.dtype:
         found.append(("dtype", record.dtype, record_2.dtype))
     told = [(k, a, b) for k, a, b in found if not _told(k, a, b, found)]
@@ -59,7 +59,7 @@ def unlike(base: tuple[Run, Record], other: tuple[Run, Record]) -> Unlike | None
 
 
 def together(found: Iterable[Unlike | None]) -> Unlike:
-    """What several pairs of cases differ in, each key with all its values: "12, 32" against "8"."""
+    """What several pairs of cases differ in, each key with all its values: "12 and 32" against "8"."""
     known = [one for one in found if one]
     devices = next((one.devices for one in known if one.devices), None)
     values: dict[str, tuple[dict, dict]] = {}
@@ -71,7 +71,7 @@ def together(found: Iterable[Unlike | None]) -> Unlike:
 
 
 def apart(base: Iterable[Record], other: Iterable[Record]) -> str:
-    """The parameters that have no value in both: "batch 16 against 1, seq 2048 against 512", "" where each
+    """The parameters that have no value in both: "batch 16 against 1, seq 2,048 against 512", "" where each
     has one or the operators differ."""
     sides = (list(base), list(other))
     if len({r.op for side in sides for r in side}) != 1:
@@ -79,7 +79,8 @@ def apart(base: Iterable[Record], other: Iterable[Record]) -> str:
     parts = []
     for key in dict.fromkeys(k for side in sides for r in side for k in r.case if k not in FOLLOWS):
         a, b = (
-            {str(meant): None for r in side if (meant := _meant(r.case, key)) is not None} for side in sides
+            {written(meant): None for r in side if (meant := _meant(r.case, key)) is not None}
+            for side in sides
         )
         if a and b and not a.keys() & b.keys():
             parts.append(f"{key} {_few(a)} against {_few(b)}")
@@ -96,5 +97,7 @@ def _told(key: str, a: str, b: str, found: list[tuple[str, str, str]]) -> bool:
 
 
 def _few(values: Collection[str]) -> str:
-    first = list(values)[:_SHOWN]
-    return ", ".join(first) + (f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else "")
+    *first, last = list(values)[:_SHOWN]
+    if len(values) > _SHOWN:
+        first, last = [*first, last], f"{len(values) - _SHOWN} more"
+    return f"{', '.join(first)} and {last}" if first else last

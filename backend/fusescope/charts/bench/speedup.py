@@ -134,6 +134,8 @@ def hover(record: Record, baseline: str) -> str:
         s = record.speedup
         text = verdicts.with_interval(ratio_text(record, baseline), s.words, s.low, s.high)
         lines.append(f"{text}, 95 % {scope(s.processes)}, of {s.of}{verdicts.because(record)}")
+        if (wide := verdicts.widened(record)) and wide not in lines[-1]:
+            lines.append(wide)
     if record.conditions:
         found = record.conditions
         lines += [found.clock, found.clock_note, found.busy, found.settings]

@@ -60,7 +60,7 @@ def cells(groups: Iterable[tuple[str, str, list[Record]]], mode: str | None = No
             case = dict(shown.case)
             size = int(case["batch"]) * int(case["seq"])
             key = json.dumps([run, case], sort_keys=True)
-            column = f"{case['batch']} × {case['seq']}"
+            column = f"{case['batch']:,} × {case['seq']:,}"
             found.append(Cell(_row(title, case), column, size, shown, key, over))
     return sorted(found, key=lambda c: (c.size, c.row))
 
@@ -153,11 +153,11 @@ def summary(some: list[Cell]) -> str:
 
 
 def _row(title: str, case: Mapping) -> str:
-    """ "GPT-2, decode", "BERT base, padded, bigbird"."""
+    """ "GPT-2, decode", "BERT base, unequal lengths, bigbird"."""
     mask = str(case.get("mask") or "full")
     unusual = [
         str(case.get("phase") or ""),
-        "" if case.get("lengths") in (None, "fixed") else "padded",
+        "" if case.get("lengths") in (None, "fixed") else "unequal lengths",
         "" if mask in _USUAL_MASKS else mask.replace("_", " "),
     ]
     return ", ".join(text for text in (title, *unusual) if text)

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 NO_DEVICE = "unknown device"
-"""The name of a device that a file does not tell."""
+"""The device of a run that does not say on which it ran, or not yet."""
+UNNAMED_DEVICE = "device not named in the file"
+"""That of an imported profile whose file names none."""
 CLOCK_DIFFERS = 0.01
 """A difference from the baseline's clock that is marked. Nothing is corrected for it."""
 _BUSY, _SETTINGS = "busy machine", "changed settings"
@@ -102,7 +104,7 @@ def banner(records) -> str | None:
         return None
     worst = max(busy, key=lambda c: c.busy_rounds or 0.0)
     share = f"{worst.busy_rounds or 0:.0%}".replace("%", " %")
-    return f"The machine was busy while this was measured ({worst.busy}, up to {share} of the rounds)."
+    return f"The machine was busy while this was measured: {worst.busy}, in up to {share} of the rounds."
 
 
 def device_of(record) -> str | None:

@@ -26,6 +26,11 @@ def value(case: Mapping[str, Any], key: str) -> Any:
     return case[key] if key in case else ABSENT.get(key)
 
 
+def written(value: Any) -> str:
+    """A value of a case in a sentence or title: whole numbers with their digits in groups, "4,096"."""
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
 def whole(cases: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The cases, each with the keys that it leaves out and another one has."""
     cases = [dict(case) for case in cases]

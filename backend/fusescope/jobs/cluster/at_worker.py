@@ -18,7 +18,7 @@ from fusescope.core.errors import Cancelled
 from fusescope.core.machine import environment
 from fusescope.jobs.cluster import answers
 from fusescope.jobs.cluster.deploy import CORES
-from fusescope.jobs.process.gpu_lock import Ticket
+from fusescope.jobs.process.gpu_lock import Ticket, queued
 from fusescope.jobs.process.members import Member
 
 _IDLE_S = 30.0  # after which a process nobody asks is ended: it holds memory of the device
@@ -93,7 +93,7 @@ class _Here:
             self.ticket = Ticket(self.order["lock"], f"{self.order['run']} (cluster)")
             while place := self.ticket.advance():
                 self.check()
-                self.say(f"waiting for its device: place {place} in the queue")
+                self.say(queued("its device", place))
                 time.sleep(_POLL_S)
 
     def begin(self, unit: Mapping[str, Any]) -> None:

@@ -40,7 +40,7 @@ def load(kind: str) -> ModuleType:
 
 def name(run: Run) -> str:
     """The run's title, else what it did, as its kind says: "attention, 5 implementations, seq
-    512 to 4096, float16"; the kind itself where the specification is not one of its own."""
+    512 to 4,096, float16"; the kind itself where the specification is not one of its own."""
     if run.title or run.kind not in names():
         return run.title or run.kind
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fusescope.core import paths
 from fusescope.core.errors import Unsupported
-from fusescope.core.machine.conditions import NO_DEVICE
+from fusescope.core.machine.conditions import UNNAMED_DEVICE
 from fusescope.core.schema import Parameter, complete
 from fusescope.jobs.profiled import eager_trace
 
@@ -90,6 +90,7 @@ def run(spec: dict, reporter) -> None:
     from fusescope.profiling import importing
 
     path = Path(spec["file"])
+    reporter.environment(device_name=None)  # the file's, known at the end; not that of this machine
 
     def progress(share: float, text: str) -> None:
         reporter.check()
@@ -107,7 +108,7 @@ def run(spec: dict, reporter) -> None:
     captured = eager_trace.kernels(spec["captured"])
     summary = importing.load(path, spec["form"], reporter.artifact, progress, captured)
     gpu = next((g["name"] for g in summary.get("gpus", ()) if g.get("name")), None)
-    reporter.environment(device_name=gpu or NO_DEVICE, imported_from=path.name)
+    reporter.environment(device_name=gpu or UNNAMED_DEVICE, imported_from=path.name)
     _keep(path, spec, reporter)
     if spec.get("discard"):
         shutil.rmtree(path.parent, ignore_errors=True)
@@ -128,9 +129,7 @@ def _run_ranks(path: Path, spec: dict, reporter, progress) -> None:
         reporter.log(f"the traces themselves are not kept in the run; they stay in {path}")
     summary = importer.load(files, reporter.artifact, progress, keep, notes)
     gpu = next((g["name"] for g in summary["gpus"] if g.get("name")), None)
-    reporter.environment(
-        device_name=gpu or (NO_DEVICE if summary["on_device"] else "cpu"), imported_from=path.name
-    )
+    reporter.environment(device_name=gpu or UNNAMED_DEVICE, imported_from=path.name)
     if spec["discard"]:
         shutil.rmtree(path, ignore_errors=True)
     for note in summary["notes"]:

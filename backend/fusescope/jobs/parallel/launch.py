@@ -27,7 +27,7 @@ from fusescope.core.records import Record
 from fusescope.core.reporter import Reporter
 from fusescope.jobs.process import scratch
 from fusescope.jobs.process.channel import Inbox, send
-from fusescope.jobs.process.gpu_lock import Ticket
+from fusescope.jobs.process.gpu_lock import Ticket, queued
 
 _POLL_S = 0.2
 _DIED = "was killed by signal"
@@ -65,7 +65,7 @@ def _devices(device: str, ranks: int, reporter: Reporter) -> Iterator[None]:
             held.callback(ticket.close)
             while ahead := ticket.advance():
                 reporter.check()
-                reporter.progress(0, 0, f"waiting for cuda:{number}, {ahead} ahead")
+                reporter.progress(0, 0, queued(f"cuda:{number}", ahead))
                 time.sleep(_POLL_S)
         yield
 

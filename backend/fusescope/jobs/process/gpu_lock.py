@@ -31,6 +31,11 @@ _DEVICE = re.compile(r"[\w.-]{1,100}", re.ASCII)
 _YOUNG_S = 5.0  # a ticket younger than this may not be locked yet
 
 
+def queued(device: str, ahead: int) -> str:
+    """What a job says that waits for its device: "queued on cuda:0, 2 ahead"."""
+    return f"queued on {device}, {ahead} ahead"
+
+
 class Ticket:
     """A place in the queue of one device, from birth to ``close``; ``advance`` tries to get the device.
 

@@ -8,7 +8,7 @@ from typing import Any
 from fusescope.core import schema
 from fusescope.core.records import BenchSpec
 from fusescope.core.schema import Parameter
-from fusescope.core.schema.cases import varying_values
+from fusescope.core.schema.cases import varying_values, written
 from fusescope.jobs.spec.cluster import CLUSTER
 from fusescope.jobs.spec.common import SEED, check_device_of
 
@@ -54,8 +54,8 @@ def complete(who: str, spec: dict, extra: tuple[Parameter, ...] = ()) -> dict[st
 
 
 def name(spec: dict, what: str) -> str:
-    """ "attention, 5 implementations, seq 512 to 4096, float16", where ``what`` is "implementation"; a user's
-    own are named: "attention, mine.py:fast and 1 other, seq 512, float16"."""
+    """ "attention, 5 implementations, seq 512 to 4,096, float16", where ``what`` is "implementation"; a
+    user's own are named: "attention, mine.py:fast and 1 other, seq 512, float16"."""
     impls = [str(impl) for impl in spec.get("impls") or ()]
     own = [PurePath(impl).name for impl in impls if ".py:" in impl]
     count = len(impls) - len(own)
@@ -75,11 +75,11 @@ def _cases(cases: list[dict]) -> str:
     """What differs among the cases, else the first few values of the one case."""
     if changing := varying_values(cases):
         return ", ".join(
-            f"{key} {values[0]} to {values[-1]}"
+            f"{key} {written(values[0])} to {written(values[-1])}"
             if len(values) > 2
-            else f"{key} {' and '.join(map(str, values))}"
+            else f"{key} {' and '.join(map(written, values))}"
             for key, values in changing.items()
         )
     known = cases[0] if cases else {}
     shown = [k for k in ("mask", "batch", "seq", "n", "m") if known.get(k) is not None] or list(known)
-    return ", ".join(f"{key} {known[key]}" for key in shown[:3])
+    return ", ".join(f"{key} {written(known[key])}" for key in shown[:3])

@@ -6,6 +6,7 @@ from typing import Any
 
 from fusescope.core import schema
 from fusescope.core.schema import Parameter
+from fusescope.core.schema.cases import written
 from fusescope.jobs.spec.cluster import CLUSTER
 from fusescope.jobs.spec.common import SEED, check_device_of
 from fusescope.search import encoding
@@ -49,6 +50,5 @@ def complete(spec: dict, extra: tuple[Parameter, ...]) -> dict[str, Any]:
 
 def name(spec: dict, kind: str) -> str:
     """ "traverse of batch 8, seq 512, full, float16"."""
-    return (
-        f"{kind} of batch {spec.get('batch')}, seq {spec.get('seq')}, {spec.get('mask')}, {spec.get('dtype')}"
-    )
+    sizes = f"batch {written(spec.get('batch'))}, seq {written(spec.get('seq'))}"
+    return f"{kind} of {sizes}, {spec.get('mask')}, {spec.get('dtype')}"

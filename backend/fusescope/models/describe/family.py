@@ -213,8 +213,8 @@ COMMON = (
         "lengths",
         "text",
         "fixed",
-        "tokens of each sequence: fixed (all seq), uniform[:low=0.2,seed=0] (even steps from low·seq to "
-        "seq), or 100+37+…",
+        "lengths of the sequences: fixed (equal, all seq), uniform[:low=0.2,seed=0] (unequal, evenly spread "
+        "from low·seq to seq, mean 0.6 of it), or listed: 100+37+…",
     ),
     *(
         Parameter(

@@ -110,11 +110,11 @@ class Setting:
         return asdict(self)
 
     def __str__(self) -> str:
-        """In words: "batch 8, seq 512, 12 heads of 64, ffn 3072, full mask, float16 on cuda:0"."""
+        """In words: "batch 8, seq 512, 12 heads of 64, ffn 3,072, full mask, float16 on cuda:0"."""
         mask = f"mask {self.mask}" if self.masked else "full mask"
         plain = "" if self.compiler == "inductor" else ", nothing compiled"
         heads = "1 head" if self.heads == 1 else f"{self.heads} heads"
-        sizes = f"batch {self.batch}, seq {self.seq}, {heads} of {self.head_dim}, ffn {self.ffn}"
+        sizes = f"batch {self.batch}, seq {self.seq:,}, {heads} of {self.head_dim}, ffn {self.ffn:,}"
         return f"{sizes}, {mask}, {self.dtype} on {self.device}{plain}"
 
 

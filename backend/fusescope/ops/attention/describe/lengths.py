@@ -9,8 +9,8 @@ from fusescope.ops.attention.describe.cases import TOLERANCE
 from fusescope.ops.base import Tolerance
 
 HELP = (
-    "lengths of the sequences: full (all the longest), drawn (evenly spread from 0.2 to 1 of it, "
-    "mean 0.6), or listed: 3+0+9"
+    "lengths of the sequences: full (equal, all the longest), drawn (unequal, evenly spread from 0.2 to 1 "
+    "of it, mean 0.6), or listed: 3+0+9"
 )
 
 
