@@ -68,7 +68,6 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
         device.panel(state)
         jobs.panel()
         device.live()
-    corner = right.container(horizontal_alignment="right")
     problems = st.container()
     for text in callbacks.refused():
         problems.error(md(text))
@@ -83,7 +82,7 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
         problems.warning(md(problem))
     device.keep(state)
     state.commit()
-    with corner:
+    with right:
         _address()
 
 
@@ -91,6 +90,7 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
 def _address() -> None:
     """Read when it is opened: a part of the page may have changed it since the page was drawn."""
     settings = {"help": "The address of this page with all its settings", "on_change": "rerun"}
-    with st.popover("Copy link", key="address", **settings) as opened:
+    corner = st.container(horizontal_alignment="right")
+    with corner.popover("Copy link", key="address", **settings) as opened:
         if opened.open:
             st.code(url.here(), language=None, wrap_lines=True)
