@@ -27,12 +27,16 @@ def part(state: url.State, draw: Callable[[url.State], None]) -> None:
     """
     before = set(state.out)
     own: set[str] | None = None  # names that it keeps, once it was drawn with the page
+    refusal: Exception | None = None  # Streamlit would show one that leaves a fragment, in its own words
 
     @st.fragment
     def fragment() -> None:
-        nonlocal own
+        nonlocal own, refusal
         if own is None:
-            draw(state)
+            try:
+                draw(state)
+            except callbacks.REFUSALS as error:
+                refusal = error
             own = set(state.out) - before
             return
         now = url.State(state.page)
@@ -56,6 +60,8 @@ def part(state: url.State, draw: Callable[[url.State], None]) -> None:
         state.out, own = now.out, set(now.out) - rest
 
     fragment()
+    if refusal:
+        raise refusal  # for the frame
 
 
 def whole_page() -> None:
