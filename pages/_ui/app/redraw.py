@@ -23,7 +23,7 @@ def part(state: url.State, draw: Callable[[url.State], None]) -> None:
     """draw(state); when a widget in it changes, it alone is drawn again, with a state that has what the rest
     of the page keeps: server and browser then do a third of the work of the whole page.
 
-    For what changes nothing outside itself but the URL.
+    For what changes nothing outside itself but the URL; not for the Profiler's views: one opens another run.
     """
     before = set(state.out)
     own: set[str] | None = None  # names that it keeps, once it was drawn with the page

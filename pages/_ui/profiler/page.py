@@ -11,7 +11,7 @@ from fusescope.core.records import Run
 from fusescope.jobs import submit
 from fusescope.store import library
 from pages._ui.answer import answer
-from pages._ui.app import callbacks, device, jobs, redraw, run_data, url
+from pages._ui.app import callbacks, device, jobs, run_data, url
 from pages._ui.profiler import collecting, data, importing
 from pages._ui.profiler.views import choice
 from pages._ui.widgets import told
@@ -75,7 +75,7 @@ def _look(state: url.State) -> None:
         jobs.follow(chosen, lambda run: st.markdown(f"**{md(run_name(run))}**"), cancel=True)
         return
     answer.heading(run)
-    redraw.part(state, lambda now: choice.draw(now, data.load(chosen)))
+    choice.draw(state, data.load(chosen))
 
 
 def _choose(widget: str, options: list[str]) -> None:
