@@ -10,6 +10,7 @@
 #include "../common/dependent.cuh"
 #include "../common/exp2.cuh"
 #include "../common/gelu.h"
+#include "../common/load_once.cuh"
 #include "../common/mma.cuh"
 #include "../common/reciprocal.cuh"
 #include "../common/silu.h"
@@ -18,24 +19,11 @@
 namespace {
 constexpr int THREADS = 256, WARPS = THREADS / 32, COLUMNS = 32;
 
-// Eight weights, zeros beyond `terms`; they are read once and do not displace x from the first-level cache. Not by
-// ld.global.nc, which the assembler moves before the wait for a kernel that may write them. Lines: a miss brings the
-// whole line of 128 bytes into the L2 cache.
-template <bool Lines> __device__ __forceinline__ uint4 load_once(const void* from, bool inside) {
+// Eight weights, zeros beyond `terms`.
+template <bool Lines> __device__ __forceinline__ uint4 load_inside(const void* from, bool inside) {
   uint4 v = {0, 0, 0, 0};
   if (!inside) return v;
-#ifdef __CUDA_ARCH__
-  if constexpr (Lines)
-    asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(from));
-  else
-    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(from));
-#else
-  v = *static_cast<const uint4*>(from);
-#endif
+  load_once<Lines>(v, from);
   return v;
 }
 
@@ -69,7 +57,7 @@ __global__ void __launch_bounds__(THREADS, 2) linear_sixteen_rows(const T* x, in
 #pragma unroll
     for (int i = 0; i < Tiles; ++i)
 #pragma unroll
-      for (int half = 0; half < 2; ++half) to[i][half] = load_once<Lines>(from[i][half] + at, at < terms);
+      for (int half = 0; half < 2; ++half) to[i][half] = load_inside<Lines>(from[i][half] + at, at < terms);
   };
   if (!settled) wait_for_previous();
 #pragma unroll

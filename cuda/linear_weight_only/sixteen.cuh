@@ -3,32 +3,18 @@
 #pragma once
 #include "../common/device.cuh"
 #include "../common/gelu.h"
+#include "../common/load_once.cuh"
 #include "eight_bit.cuh"
 
 namespace {
 
 // Sixteen weights from column k on, zeros beyond `terms`. Wide: rows begin at multiples of 16 bytes and terms is a
-// multiple of 16. A weight is read once, so it does not displace x from the first-level cache. Not by ld.global.nc,
-// which the assembler moves before the wait for a kernel that may write them. Lines: a miss brings the whole line of
-// 128 bytes into the L2 cache.
+// multiple of 16. Lines: as load_once has it.
 template <bool Wide, bool Lines = false>
 __device__ __forceinline__ uint4 load_weights(const uint8_t* row, int64_t k, int64_t terms) {
   uint4 v = {0, 0, 0, 0};
   if constexpr (Wide) {
-    if (k < terms) {
-#ifdef __CUDA_ARCH__
-      if constexpr (Lines)
-        asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                     : "l"(row + k));
-      else
-        asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                     : "l"(row + k));
-#else
-      v = *reinterpret_cast<const uint4*>(row + k);
-#endif
-    }
+    if (k < terms) load_once<Lines>(v, row + k);
   } else {
     uint32_t word[4] = {};
 #pragma unroll

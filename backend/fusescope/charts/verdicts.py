@@ -68,7 +68,7 @@ def widened(record: Record) -> str:
 
 
 def _not_converged(ratio: float, time: Time | None) -> str:
-    """A large difference is told by medians that are too loose for a small one (``enough``)."""
+    """The larger a difference, the less precise the medians need to be that prove it (``enough``)."""
     if time and time.n < BenchSpec.min_samples:
         return f"{time.n:,} {'sample is' if time.n == 1 else 'samples are'} too few to converge"
     needed = enough(BenchSpec.precision, math.log(ratio))

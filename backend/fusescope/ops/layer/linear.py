@@ -178,11 +178,11 @@ def linear(x, weight, bias=None, activation=None, residual=None, *, settled=Fals
     settled: weight and bias are not written by the last kernel before this call on its stream (a model's
     weights never are): on Hopper they may then be read while that kernel still runs.
     impl: a kernel of cuda/linear, or "auto" for the fastest: with settled weights and up to 8 rows
-    v6_whole_lines where it takes them. v2_measured times what cuBLASLt offers when it
-    meets a problem for the first time, and "auto" our own products as well, outside stream capture and
-    torch.compile; there a known result is used, else cuBLASLt's first guess. What was found is kept
-    on disk for the device and library: fusescope.ops.common.algorithms. Raises TypeError and ValueError for
-    operands that do not fit, and core.errors.Unsupported where cuBLASLt has no algorithm.
+    v6_whole_lines where it takes them. v2_measured times what cuBLASLt offers when it meets a problem for the
+    first time, and "auto" our own products as well, outside stream capture and torch.compile; there a known
+    result is used, else cuBLASLt's first guess. What was found is kept on disk for the device and library:
+    fusescope.ops.common.algorithms. Raises TypeError and ValueError for operands that do not fit, and
+    core.errors.Unsupported where cuBLASLt has no algorithm.
     """
     from fusescope import kernels
 
@@ -206,10 +206,9 @@ def linear_swiglu(x, weight, bias=None, *, settled=False, impl="auto"):
     """swiglu(linear(x, weight, bias)), (..., F): x (..., K); weight (2 F, K), its first F rows the gate's
     and the others up's; bias (2 F,) or None.
 
-    settled: as linear takes it. impl: "auto" is one launch where a kernel for this GPU makes it and it has
-    measured faster (Hopper, 16 bits, up to 8 rows), else the two calls, as under torch.compile; by name, that
-    kernel (v6_whole_lines, up to 16 rows), with the bits of linear by it, then swiglu. Raises what linear
-    does.
+    settled: as linear takes it. impl: "auto" is one launch where a kernel for this GPU makes it (Hopper, 16
+    bits, up to 8 rows), else the two calls, as under torch.compile; by name, that kernel (v6_whole_lines, up
+    to 16 rows), with the bits of linear by it, then swiglu. Raises what linear does.
     """
     from fusescope import kernels
     from fusescope.ops.common import algorithms
