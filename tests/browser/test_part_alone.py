@@ -4,6 +4,7 @@ import re
 
 import pytest
 from playwright.sync_api import expect
+from settling import settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 _CHOSEN = 'button[data-variant="segmented_control"][aria-checked="true"]'
@@ -11,6 +12,21 @@ _CHOSEN = 'button[data-variant="segmented_control"][aria-checked="true"]'
 
 def _view(page, name: str) -> None:
     page.locator(f'.stMain button[data-variant="segmented_control"]:has-text("{name}")').first.click()
+
+
+def test_a_view_is_sent_without_the_rest_of_the_page(recorded_server, page):
+    messages = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda _: messages.append(1)))
+    page.goto(recorded_server.address + "/masks")
+    settled(page)
+    sent = []
+    for click in (lambda: _view(page, "Storage"), page.locator(".st-key-gallery button").nth(2).click):
+        before, messages[:] = page.url, []
+        click()
+        page.wait_for_function("before => location.href !== before", arg=before, polling=100)
+        settled(page)
+        sent.append(len(messages))
+    assert 0 < 2 * sent[0] < sent[1]
 
 
 def test_a_view_changes_alone_and_the_address_with_it(recorded_server, page):
