@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.attention import step_tools
 from tests.emulator.cases import Case, Emulation, through_function
+from tests.ops import decoder_layers_tools
 from tests.ops.rope_tools import what_is_wrong, what_is_wrong_in_fp8
 from tests.ops.weight_only_tools import every_weight_is_wrong
 
@@ -128,7 +129,46 @@ def _linear_weight_only_run(op, impl, values, dtype, contiguous, seed):
     return every_weight_is_wrong(impl, dtype)
 
 
+def _decoder_layers(impl):
+    """Each kind, 1 to 8 sequences, 1 to 8 query heads per KV head, few and several hundred keys, one
+    block and several."""
+    for i, (layer, batch, heads, kv_heads, head_dim, cached) in enumerate(
+        (
+            ("gpt2", 1, 2, 2, 64, 0),
+            ("llama", 2, 4, 2, 64, 1),
+            ("qwen3", 3, 2, 1, 128, 100),
+            ("gpt2", 8, 3, 3, 64, 37),
+            ("llama", 5, 3, 1, 64, 100),
+            ("qwen3", 7, 8, 1, 64, 65),
+            ("llama", 4, 4, 1, 128, 31),
+            ("gpt2", 6, 1, 1, 128, 1),
+            ("llama", 1, 8, 8, 64, 300),
+            ("qwen3", 1, 4, 1, 64, 700),
+            ("gpt2", 1, 2, 2, 128, 511),
+        )
+    ):
+        values = {"layer": layer, "batch": batch, "layers": 2 + i % 2, "heads": heads, "kv_heads": kv_heads}
+        sizes = {"width": (64, 128, 192)[i % 3], "ffn": (256, 128, 192)[i % 3], "head_dim": head_dim}
+        yield Case(values | sizes | {"cached": cached}, 1, True, sms=(1, 3, 7, 2)[i % 4])
+    uneven = {"layer": "llama", "batch": 2, "layers": 2, "heads": 2, "head_dim": 80, "cached": 20}
+    yield Case(uneven | {"width": 72, "ffn": 104}, 1, False)
+    for cached, sms in ((0, 1), (70, 3), (500, 16)):
+        yield Case({"each_key": cached}, 2, True, sms=sms)
+
+
+def _decoder_layers_run(op, impl, values, dtype, contiguous, seed):
+    """A single sequence as inputs() has it, then several of different lengths. each_key: the new token sees
+    so many keys, and half of them."""
+    if "each_key" in values:
+        return decoder_layers_tools.does_not_see_each_key_once(impl, dtype, values["each_key"])
+    wrong = None
+    if values["batch"] == 1:
+        wrong = through_function(op, impl, values, dtype, contiguous, seed)
+    return wrong or decoder_layers_tools.what_is_wrong(impl, values, dtype, "cpu", seed, contiguous)
+
+
 EMULATIONS = {
+    "decoder_layers": Emulation(_decoder_layers, _decoder_layers_run),
     "linear_weight_only": Emulation(_linear_weight_only, _linear_weight_only_run),
     "rmsnorm_residual": Emulation(_rmsnorm_residual, _rmsnorm_residual_run),
     "swiglu": Emulation(_swiglu, through_function),

@@ -19,10 +19,14 @@ DIAGONAL = {
 EIGHT_BIT = ("linear_weight_only", "attention_fp8")
 """Operators with operands of other dtypes than the case's; what they read is in their own tests."""
 
-GATHERS = ("padding", "embedding_layernorm", "rope_cache", "attention_decode")
+GATHERS = ("padding", "embedding_layernorm", "rope_cache", "attention_decode", "decoder_layers")
 """Operators that read only some rows of an operand, or none; what these are is in their own tests."""
 
-SMALL = {"rope_cache": {"seq_max": 40}, "embedding_layernorm": {"vocab": 997}}
+SMALL = {
+    "rope_cache": {"seq_max": 40},
+    "embedding_layernorm": {"vocab": 997},
+    "decoder_layers": {"layers": 2, "width": 64, "heads": 2, "head_dim": 32, "ffn": 64},
+}
 """Sizes that are not swept and too large by default."""
 
 EXTRA = {
@@ -89,6 +93,12 @@ EXTRA = {
             ("96+5+40", {"kv_dtype": "fp8"}),
             ("drawn", {"kv_dtype": "fp8", "page": "32", "window": 30, "tokens": 2, "sinks": "yes"}),
         )
+    ],
+    "decoder_layers": [
+        {"layer": layer, "batch": batch, "layers": 3, "heads": heads, "kv_heads": 2, "head_dim": head_dim}
+        | {"width": width, "ffn": 136, "cached": 70}
+        for layer in ("gpt2", "llama", "qwen3")
+        for batch, heads, head_dim, width in ((1, 2, 64, 128), (3, 4, 64, 72), (8, 6, 128, 256))
     ],
     "embedding_layernorm": [
         {"batch": 3, "seq": 7, "cols": cols, "vocab": vocab}

@@ -1,0 +1,118 @@
+"""Decoder layers beyond what inputs() draws: sequences of different lengths, places outside the cache, keys
+that are not there, and whether each key is seen exactly once."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from fusescope import ops
+from fusescope.measure.checking.check import compare
+from fusescope.measure.checking.inputs import same
+from fusescope.measure.checking.poison import poisoned
+from fusescope.ops.decoder.describe import room
+from fusescope.ops.decoder.peers import in_double, separate
+from fusescope.ops.layer.decoder_layers import DecoderLayer, decoder_layers
+
+
+def places_of(values: dict) -> list[int]:
+    """Places of the sequences: the last one, the first, outside on both sides, and between."""
+    cached, limit = values["cached"], room(values)
+    several = (cached, 0, -1, cached // 2, limit, cached, 1 << 40, cached // 3)
+    return [several[i % len(several)] for i in range(values["batch"])]
+
+
+def what_is_wrong(impl: str, values: dict, dtype: str, device="cpu", seed=0, contiguous=True) -> str | None:
+    """The first thing that is wrong with a call on sequences of different lengths, whose caches hold NaN
+    behind their keys, and which stand between other data."""
+    module = ops.load("decoder_layers")
+    values = module.validate(values)
+    inputs, places = module.inputs(values, dtype, device, seed, contiguous), places_of(values)
+    inputs["places"] = torch.tensor(places, device=device)
+    inside = [b for b, place in enumerate(places) if 0 <= place < room(values)]
+    right = _expected(module, inputs, inside)
+    around = {}
+    for name in module.WRITES:
+        kept = inputs[name]
+        around[name] = torch.cat((kept[:1], kept, kept[:1]))
+        if not contiguous:
+            around[name] = around[name].transpose(2, 3).contiguous().transpose(2, 3)
+        inputs[name] = around[name][1:-1]
+        for b in inside:
+            inputs[name][:, b, :, places[b] + 1 :] = math.nan
+    before = {name: t.clone() for name, t in around.items()}
+    with poisoned(device, inputs["x"].numel() * inputs["x"].element_size()):
+        found, *_ = module.call(inputs, impl)
+    allowed = ops.tolerance("decoder_layers", values, dtype)
+    for b in set(range(values["batch"])) - set(inside):
+        if not found[b].isnan().all():
+            return f"row {b}, whose place {places[b]} is outside, is not NaN"
+    results = [found[inside]]
+    for name in module.WRITES:
+        results.append(torch.stack([inputs[name][:, b, :, places[b]] for b in inside], 1))
+        for b in inside:
+            before[name][1:-1, b, :, places[b]] = inputs[name][:, b, :, places[b]]
+        if not same(before[name], around[name]):
+            return f"{name} changed beyond the places of the new tokens"
+    for what, result, reference in zip(("the result", *module.WRITES), results, right):
+        if reason := compare(result, reference, allowed).reason:
+            return f"{what}: {reason}"
+    return None
+
+
+def _expected(module, inputs, inside: list[int]):
+    """The result and the written keys and values of the sequences whose place is there, in float64."""
+    of_them = {"x": inputs["x"][inside], "places": inputs["places"][inside]}
+    of_them |= {name: inputs[name][:, inside] for name in module.WRITES}
+    if inputs["cos_sin"] is not None:
+        of_them["cos_sin"] = inputs["cos_sin"][inside]
+    given, how = module.arguments(inputs | of_them)
+    out, *sides = separate(*given, **how, wide=in_double)
+    row = torch.arange(len(inside), device=out.device)
+    return out, *(torch.stack([t[row, :, of_them["places"]] for t in side]) for side in sides)
+
+
+def does_not_see_each_key_once(
+    impl: str, dtype: str, cached: int, heads=4, kv_heads=2, dim=64, layers=2, device="cpu"
+) -> str | None:
+    """Queries of zeros weigh all keys alike; the value of key j is their number at element j of the head, so
+    that the sum counts the keys of each element, exactly. What each layer adds is one of those."""
+    width, group = heads * dim, heads // kv_heads
+    kind = {"dtype": getattr(torch, dtype), "device": device}
+    places = torch.tensor([cached, cached // 2], device=device)
+    zeros, ones = torch.zeros(64, width, **kind), torch.ones(width, **kind)
+    layer = DecoderLayer(
+        norm1=ones,
+        qkv=torch.zeros((heads + 2 * kv_heads) * dim, width, **kind),
+        output=torch.eye(width, **kind),
+        norm2=ones,
+        first=torch.cat((zeros, zeros)),
+        second=zeros.t().contiguous(),
+    )
+    limit = cached + 5
+    generator = torch.Generator().manual_seed(cached)
+    caches = [torch.randn(layers, 2, kv_heads, limit, dim, generator=generator).to(**kind) for _ in "kv"]
+    right, values = torch.zeros(2, width, dtype=torch.float64), torch.zeros(2, kv_heads, limit, dim)
+    for b, place in enumerate(places.tolist()):
+        keys = torch.arange(place)  # the new token's value is zero
+        values[b, :, keys, keys % dim] = place + 1.0
+        counts = torch.bincount(keys % dim, minlength=dim).double()
+        right[b] = layers * counts.repeat(kv_heads * group)
+    caches[1].copy_(values)
+    found, *_ = decoder_layers(
+        torch.zeros(2, width, **kind),
+        [layer] * layers,
+        *(t.unbind() for t in caches),
+        None,
+        places,
+        heads=heads,
+        kv_heads=kv_heads,
+        activation="swiglu",
+        eps=1e-5,
+        impl=impl,
+    )
+    off = float((found.double().cpu() - right).abs().max())
+    largest = float(right.max())
+    allowed = 0.1 + 4 * torch.finfo(kind["dtype"]).eps * largest  # a key that is missing is off by one
+    return f"a key is missing or counted twice: off by {off:.3g}" if not off < min(allowed, 0.9) else None
