@@ -149,7 +149,13 @@ def _decoder_layers(impl):
     ):
         values = {"layer": layer, "batch": batch, "layers": 2 + i % 2, "heads": heads, "kv_heads": kv_heads}
         sizes = {"width": (64, 128, 192)[i % 3], "ffn": (256, 128, 192)[i % 3], "head_dim": head_dim}
-        yield Case(values | sizes | {"cached": cached}, 1, True, sms=(1, 3, 7, 2)[i % 4])
+        when = "early" if i % 3 == 1 else "late"
+        yield Case(values | sizes | {"cached": cached}, 1, True, when, (1, 3, 7, 2)[i % 4])
+    few = {"batch": 3, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 64, "width": 160, "ffn": 352}
+    for layer, twist in zip(("gpt2", "llama", "qwen3"), decoder_layers_tools.TWISTS):
+        yield Case(few | {"layer": layer, "cached": 40, "twist": twist}, 1, True, sms=2)
+    for layer, when in (("gpt2", "late"), ("llama", "early")):  # more weights than are in flight at once
+        yield Case(few | {"layer": layer, "cached": 9, "width": 544, "ffn": 1056}, 1, True, when, 1)
     uneven = {"layer": "llama", "batch": 2, "layers": 2, "heads": 2, "head_dim": 80, "cached": 20}
     yield Case(uneven | {"width": 72, "ffn": 104}, 1, False)
     for cached, sms in ((0, 1), (70, 3), (500, 16)):
@@ -161,10 +167,13 @@ def _decoder_layers_run(op, impl, values, dtype, contiguous, seed):
     so many keys, and half of them."""
     if "each_key" in values:
         return decoder_layers_tools.does_not_see_each_key_once(impl, dtype, values["each_key"])
-    wrong = None
+    wrong, (twist, values) = (
+        None,
+        (values.get("twist", ""), {n: v for n, v in values.items() if n != "twist"}),
+    )
     if values["batch"] == 1:
         wrong = through_function(op, impl, values, dtype, contiguous, seed)
-    return wrong or decoder_layers_tools.what_is_wrong(impl, values, dtype, "cpu", seed, contiguous)
+    return wrong or decoder_layers_tools.what_is_wrong(impl, values, dtype, "cpu", seed, contiguous, twist)
 
 
 EMULATIONS = {

@@ -11,6 +11,7 @@ from fusescope import ops
 from fusescope.measure.checking.check import compare
 from fusescope.measure.checking.inputs import same
 from fusescope.measure.checking.poison import poisoned
+from fusescope.ops.common import rope
 from fusescope.ops.decoder.describe import room
 from fusescope.ops.decoder.peers import in_double, separate
 from fusescope.ops.layer.decoder_layers import DecoderLayer, decoder_layers
@@ -23,13 +24,26 @@ def places_of(values: dict) -> list[int]:
     return [several[i % len(several)] for i in range(values["batch"])]
 
 
-def what_is_wrong(impl: str, values: dict, dtype: str, device="cpu", seed=0, contiguous=True) -> str | None:
+TWISTS = ("erf", "half", "qkv_bias")
+"""What no kind of layer has: GELU with erf, half of a head turned; and a bias of QKV alone, as Qwen 2 has it."""
+
+
+def what_is_wrong(
+    impl: str, values: dict, dtype: str, device="cpu", seed=0, contiguous=True, twist=""
+) -> str | None:
     """The first thing that is wrong with a call on sequences of different lengths, whose caches hold NaN
-    behind their keys, and which stand between other data."""
+    behind their keys, and which stand between other data. twist: one of TWISTS."""
     module = ops.load("decoder_layers")
     values = module.validate(values)
     inputs, places = module.inputs(values, dtype, device, seed, contiguous), places_of(values)
     inputs["places"] = torch.tensor(places, device=device)
+    if twist == "erf":
+        inputs["activation"] = "gelu"
+    elif twist == "half":
+        inverse = rope.inverse_frequencies(values["head_dim"] // 2, device=device)
+        inputs["cos_sin"] = rope.cos_sin(inputs["places"] % 1000, inverse)
+    elif twist == "qkv_bias":
+        inputs["qkv_bias"] = inputs["qkv"][..., 0] * 2
     inside = [b for b, place in enumerate(places) if 0 <= place < room(values)]
     right = _expected(module, inputs, inside)
     around = {}
