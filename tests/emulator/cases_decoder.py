@@ -152,7 +152,7 @@ def _decoder_layers(impl):
         when = "early" if i % 3 == 1 else "late"
         yield Case(values | sizes | {"cached": cached}, 1, True, when, (1, 3, 7, 2)[i % 4])
     few = {"batch": 3, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 64, "width": 160, "ffn": 352}
-    for layer, twist in zip(("gpt2", "llama", "qwen3"), decoder_layers_tools.TWISTS):
+    for layer, twist in zip(("gpt2", "llama", "qwen3", "qwen3"), decoder_layers_tools.TWISTS):
         yield Case(few | {"layer": layer, "cached": 40, "twist": twist}, 1, True, sms=2)
     for layer, when in (("gpt2", "late"), ("llama", "early")):  # more weights than are in flight at once
         yield Case(few | {"layer": layer, "cached": 9, "width": 544, "ffn": 1056}, 1, True, when, 1)

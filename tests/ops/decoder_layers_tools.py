@@ -24,8 +24,9 @@ def places_of(values: dict) -> list[int]:
     return [several[i % len(several)] for i in range(values["batch"])]
 
 
-TWISTS = ("erf", "half", "qkv_bias")
-"""What no kind of layer has: GELU with erf, half of a head turned; and a bias of QKV alone, as Qwen 2 has it."""
+TWISTS = ("erf", "half", "qkv_bias", "eps")
+"""What no kind of layer has: GELU with erf, half of a head turned, a bias of QKV alone (as Qwen 2 has it), an
+eps that weighs as much as what it is added to."""
 
 
 def what_is_wrong(
@@ -44,6 +45,8 @@ def what_is_wrong(
         inputs["cos_sin"] = rope.cos_sin(inputs["places"] % 1000, inverse)
     elif twist == "qkv_bias":
         inputs["qkv_bias"] = inputs["qkv"][..., 0] * 2
+    elif twist == "eps":
+        inputs["eps"] = 0.5
     inside = [b for b, place in enumerate(places) if 0 <= place < room(values)]
     right = _expected(module, inputs, inside)
     around = {}

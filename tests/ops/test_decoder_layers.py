@@ -58,7 +58,7 @@ def test_what_is_outside_is_nan_and_nothing_else_is_written(kind, dtype, device)
         assert found is None
 
 
-@pytest.mark.parametrize(("kind", "twist"), list(zip(KINDS, tools.TWISTS)))
+@pytest.mark.parametrize(("kind", "twist"), list(zip((*KINDS, "qwen3"), tools.TWISTS)))
 def test_what_no_kind_of_layer_has(kind, twist, device):
     values = SMALL | TAKEN | {"layer": kind}
     dtype = "float32" if device == "cpu" else "float16"

@@ -73,6 +73,7 @@ def inputs(values, dtype, device, seed, contiguous=True):
         "heads": values["heads"],
         "kv_heads": values["kv_heads"],
         "activation": activation(values),
+        "eps": _EPS,
     }
 
 
@@ -101,8 +102,8 @@ def arguments(inputs):
     given = {name: inputs[name].unbind() for name in DecoderLayer._fields if name in inputs}
     layers = [DecoderLayer(**dict(zip(given, weights))) for weights in zip(*given.values())]
     caches = inputs["k_caches"].unbind(), inputs["v_caches"].unbind()
-    how = {name: inputs[name] for name in ("heads", "kv_heads", "activation")}
-    return (inputs["x"], layers, *caches, inputs["cos_sin"], inputs["places"]), how | {"eps": _EPS}
+    how = {name: inputs[name] for name in ("heads", "kv_heads", "activation", "eps")}
+    return (inputs["x"], layers, *caches, inputs["cos_sin"], inputs["places"]), how
 
 
 def call(inputs, impl):
