@@ -1,7 +1,7 @@
 """Operators: one module each in one of the folders of ``GROUPS``, found by name.
 
 Importing this package, or an operator, imports no torch. What operators share is in ``common``, the work
-behind fused attention in ``attention``.
+behind fused attention in ``attention``, that behind decoder layers in ``decoder``.
 """
 
 from __future__ import annotations
