@@ -32,10 +32,28 @@ class DecoderLayer(NamedTuple):
     second_bias: Any = None
 
 
-def checked(
-    x, layers, k_caches, v_caches, cos_sin, places, heads: int, kv_heads: int, activation: str, eps: float
-) -> list[DecoderLayer]:
-    """The layers; TypeError or ValueError unless all arguments of decoder_layers fit together."""
+def layers_of(layers: Sequence[DecoderLayer | Mapping[str, Any]]) -> list[DecoderLayer]:
+    """Each as a DecoderLayer; TypeError or ValueError for what is none, or lacks a weight."""
+    return [
+        layer if type(layer) is DecoderLayer and _is_whole(layer) else _layer(i, layer)
+        for i, layer in enumerate(layers)
+    ]
+
+
+def check(
+    x,
+    layers: Sequence[DecoderLayer],
+    k_caches,
+    v_caches,
+    cos_sin,
+    places,
+    heads: int,
+    kv_heads: int,
+    activation: str,
+    eps: float,
+) -> None:
+    """TypeError or ValueError unless all arguments of decoder_layers fit together. A microsecond or two for
+    each tensor: a call that the operator takes does without."""
     check_tensors(NAME, tuple(BYTES), x=x)
     if x.dim() not in (2, 3) or x.shape[1:-1].numel() != 1 or not x.numel():
         raise ValueError(f"x is (B, width) or (B, 1, width), not empty; its shape is {tuple(x.shape)}")
@@ -47,18 +65,22 @@ def checked(
         raise ValueError(f"activation is {', '.join(ACTIVATIONS)}; not {activation!r}")
     if not 0 <= eps < float("inf"):
         raise ValueError(f"eps is a finite number, at least 0, not {eps}")
-    found = [_layer(i, layer) for i, layer in enumerate(layers)]
-    if not found or len(k_caches) != len(found) or len(v_caches) != len(found):
+    if not layers or len(k_caches) != len(layers) or len(v_caches) != len(layers):
         raise ValueError(
-            f"there is at least one layer, and of each a key and a value cache; not {len(found)} layers, "
+            f"there is at least one layer, and of each a key and a value cache; not {len(layers)} layers, "
             f"{len(k_caches)} and {len(v_caches)} caches"
         )
     _check_caches(x, kv_heads, k_caches, v_caches)
     head_dim = k_caches[0].shape[3]
-    for i, layer in enumerate(found):
+    for i, layer in enumerate(layers):
         _check_layer(x, i, layer, heads, kv_heads, head_dim, activation)
     _check_tokens(x, cos_sin, places, head_dim)
-    return found
+
+
+def _is_whole(layer: DecoderLayer) -> bool:
+    return not any(getattr(layer, name) is None for name in _NEEDED) and (layer.q_norm is None) == (
+        layer.k_norm is None
+    )
 
 
 def _layer(i: int, layer: DecoderLayer | Mapping[str, Any]) -> DecoderLayer:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from fusescope.core.errors import Unsupported
 from fusescope.kernels import register_fakes
 from fusescope.ops.base import Peer
+from fusescope.ops.common.cases import check_tensors
 from fusescope.ops.common.tensors import generator_for, random_tensor, scale_tensor
 from fusescope.ops.decoder.describe import (
     DTYPES,
@@ -20,7 +22,7 @@ from fusescope.ops.decoder.describe import (
     tolerance,
     validate,
 )
-from fusescope.ops.decoder.layer import DecoderLayer, checked
+from fusescope.ops.decoder.layer import DecoderLayer, check, layers_of
 from fusescope.ops.decoder.peers import eager, in_double, operators, separate
 
 __all__ = [
@@ -174,20 +176,32 @@ def decoder_layers(
     """
     import torch
 
-    from fusescope import kernels
     from fusescope.ops.attention.dispatch import checks
 
-    layers = checked(x, layers, k_caches, v_caches, cos_sin, places, heads, kv_heads, activation, eps)
+    check_tensors(NAME, DTYPES, x=x)
+    layers = layers_of(layers)
+    given = x, layers, k_caches, v_caches, cos_sin, places, heads, kv_heads, activation, eps
     checks.no_gradient(torch, NAME, x, *k_caches, *v_caches)
+    if torch.compiler.is_compiling():
+        check(*given)
+        return _call(*given, impl), k_caches, v_caches
+    try:
+        out = _call(*given, impl)
+    except (RuntimeError, TypeError, AttributeError) as refused:
+        if not isinstance(refused, Unsupported):
+            check(*given)  # the operator has refused them: which one, and what it should be
+        raise
+    return out, k_caches, v_caches
+
+
+def _call(x, layers, k_caches, v_caches, cos_sin, places, heads, kv_heads, activation, eps, impl):
+    from fusescope import kernels
+
     x, none = x.contiguous(), x.new_empty(0)
     weights = [none if t is None else t for layer in layers for t in layer]
-    out = kernels.call(
-        NAME,
-        *(x, weights, list(k_caches), list(v_caches), cos_sin, places, heads, kv_heads, activation),
-        float(eps),
-        impl=impl,
-    )
-    return out, k_caches, v_caches
+    caches = list(k_caches), list(v_caches)
+    given = x, weights, *caches, cos_sin, places, heads, kv_heads, activation, float(eps)
+    return kernels.call(NAME, *given, impl=impl)
 
 
 def _fake(x, weights, k_caches, v_caches, cos_sin, places, heads, kv_heads, activation, eps, impl):
