@@ -45,10 +45,10 @@ struct DecoderLayersArgs {
 
 constexpr int kDecoderSplits = 8;  // of a sequence's keys, at most
 
-// Bytes of the largest workspace that a kernel takes: q, k and v, partial sums of attention, two rows of sums and the
-// activated product, in fp32 where that is more.
+// Bytes of the largest workspace that a kernel takes: of every layer q, k and v, partial sums of attention, the two
+// sums x and the activated product, in fp32 where that is more.
 inline int64_t decoder_workspace(const DecoderLayersArgs& a) {
   const int64_t inner = int64_t(a.heads) * a.head_dim, kv = int64_t(a.kv_heads) * a.head_dim;
   const int64_t partial = kDecoderSplits * int64_t(a.heads) * (a.head_dim + 2);
-  return 4 * a.rows * (inner + 2 * kv + partial + 2 * int64_t(a.width) + a.ffn) + 8 * 256;
+  return 4 * a.rows * a.count * (inner + 2 * kv + partial + 2 * int64_t(a.width) + a.ffn) + 8 * 256;
 }

@@ -1,0 +1,95 @@
+// The weights of all products of all layers as one stream, through a ring in shared memory.
+//
+// A tile is eight outputs of a product; tiles of successive products are dealt to blocks in turn, so that a block's
+// share is even over a layer where it is not within a product. A stage of the ring is up to COLUMNS columns of a tile.
+// One warp asks for them by bulk copies, as far ahead as the ring has room: weights of later products and layers come
+// while activations are still being computed. Bulk copies, because ordinary loads of the same multiprocessor queue up
+// behind asynchronous copies by threads.
+#pragma once
+#include "../common/hopper.cuh"
+#include "step.cuh"
+
+namespace decoder {
+constexpr int COLUMNS = 1024, PIECES = COLUMNS / (32 * WARPS);  // of 32 columns: a warp's of a stage
+constexpr int STAGE_PITCH = COLUMNS * 2 + 64;                   // bytes; as pitch_of() has it
+constexpr int STAGE_BYTES = 8 * STAGE_PITCH, STAGES = 8;
+constexpr int RING_BYTES = STAGES * (STAGE_BYTES + 16);
+constexpr int BRINGERS = 4;   // warps, each of which copies its rows of every tile
+constexpr int IN_FLIGHT = 3;  // stages that are requested and not there: more would only lengthen every other load
+
+struct Ring {
+  unsigned char* stages;
+  uint64_t *full, *empty;
+
+  __device__ __forceinline__ explicit Ring(unsigned char* memory)
+      : stages(memory), full(reinterpret_cast<uint64_t*>(memory + STAGES * STAGE_BYTES)), empty(full + STAGES) {}
+  // By one thread, before any other.
+  __device__ __forceinline__ void open() {
+    for (int i = 0; i < STAGES; ++i) hopper::barrier_init(full + i, 1), hopper::barrier_init(empty + i, WARPS);
+    hopper::barrier_init_fence();
+  }
+};
+
+// The stage that comes next, and the parity of the ring's round.
+struct Place {
+  int stage = 0;
+  uint32_t parity = 0;
+  __device__ __forceinline__ void pass() {
+    if (++stage == STAGES) stage = 0, parity ^= 1;
+  }
+};
+
+// Asks for the norms and biases of a layer, each line of them by one block: into the L2 cache. By one warp.
+template <typename T> __device__ __forceinline__ void prefetch_vectors(const Step& s, const DecoderLayer& layer) {
+  const void* const* const from = &layer.norm1;
+  const int at = int(blockIdx.x + gridDim.x * (threadIdx.x % 32)) * 64;
+#pragma unroll 1
+  for (int i = 0; i < 14; ++i)
+    if (from[i] && at < s.vector[i]) prefetch(static_cast<const T*>(from[i]) + at);
+}
+
+// Fills the ring, and asks for what else a layer needs a layer before: BRINGERS warps. keys(layer): asks for the keys.
+template <typename T, typename Keys>
+__device__ __forceinline__ void bring_weights(const Step& s, const DecoderLayer* layers, const Ring& ring, Keys keys) {
+  constexpr int rows = 8 / BRINGERS;
+  const int warp = threadIdx.x / 32 - WARPS, lane = threadIdx.x % 32, row = warp * rows + lane % rows;
+  const bool gated_step = s.activation == DECODER_SWIGLU;
+  Place at, arriving;
+  int turn = 0, requested = 0;
+  bool again = false;  // the ring has been full
+#pragma unroll 1
+  for (int i = 0; i < 4 * s.layers; ++i) {
+    const DecoderLayer& l = layers[i / 4];
+    const int next = i ? i / 4 + 1 : 0;
+    if (i % 4 == 0 && warp == BRINGERS - 1 && next < s.layers) prefetch_vectors<T>(s, layers[next]);
+    if (i % 4 == 0) keys(l);
+    const void* const of = i % 4 == 0 ? l.qkv : i % 4 == 1 ? l.output : i % 4 == 2 ? l.first : l.second;
+    const Shape shape = s.shape[i % 4];
+    const bool gated = i % 4 == 2 && gated_step;
+#pragma unroll 1
+    for (int tile = first_tile(turn); tile < shape.tiles; tile += gridDim.x) {
+      const int64_t n = gated ? tile * 4 + row % 4 + (row < 4 ? 0 : s.ffn) : tile * 8 + row;
+      const T* const from = static_cast<const T*>(of) + n * shape.terms;
+#pragma unroll 1
+      for (int column = 0; column < shape.terms; column += COLUMNS) {
+        const uint32_t bytes = 2 * (shape.terms - column < COLUMNS ? shape.terms - column : COLUMNS);
+        if (again) hopper::barrier_wait(ring.empty + at.stage, at.parity ^ 1);
+        if (requested < IN_FLIGHT) {
+          ++requested;
+        } else {
+          hopper::barrier_wait(ring.full + arriving.stage, arriving.parity);
+          arriving.pass();
+        }
+        if (warp == 0 && lane == 0) hopper::barrier_expect(ring.full + at.stage, 8 * bytes);
+        if (lane < rows)
+          hopper::load_bytes(ring.stages + at.stage * STAGE_BYTES + row * STAGE_PITCH, from + column, bytes,
+                             ring.full + at.stage);
+        at.pass();
+        again = again || at.stage == 0;
+      }
+    }
+    turn = next_turn(turn, shape);
+  }
+}
+
+}  // namespace decoder
