@@ -274,4 +274,6 @@ def test_a_graph_of_a_step_moves_on_with_its_places(kind):
         right, *_ = module.call(inputs, impl)
         graph.replay()
         assert torch.equal(found, right)
-        assert torch.equal(other["k_caches"], inputs["k_caches"])
+    # by now both have written the place at which the step was captured
+    assert torch.equal(other["k_caches"], inputs["k_caches"])
+    assert torch.equal(other["v_caches"], inputs["v_caches"])

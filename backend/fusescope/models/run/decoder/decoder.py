@@ -147,8 +147,12 @@ class Decoder:
             return attention_decode_step(q, k, v, angles, places, *caches, seen[cache.windows[i]], **how)
 
         tokens, places = tokens[:, None], places[:, None]
-        x = self.layers(self.layers.embed(tokens, places), places, attend)
-        return self.layers.logits(x[:, 0]).float()
+        x, found = self.layers.embed(tokens, places), None
+        if append and given.slots is None and not cache.in_fp8 and not any(self.windows):
+            found = self.layers.step(x, places, cache.keys, cache.values, cache.lengths.long())
+        if found is None:
+            found = self.layers(x, places, attend)
+        return self.layers.logits(found[:, 0]).float()
 
     def _stepper(self, given: Prompt, cache: Cache, tokens, places) -> Callable[[Any, Any], Any]:
         """step(tokens, places) → logits: on CUDA one graph for this size of the cache."""

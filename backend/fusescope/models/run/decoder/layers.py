@@ -4,6 +4,7 @@ together; products with bias, activation and residual in one operator, attention
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from fusescope.models.describe.family import Config
 from fusescope.models.run import weights
 from fusescope.models.run.decoder import quantised as quantisation
+from fusescope.models.run.decoder.one_launch import OneLaunch
 from fusescope.ops.common import rope
 from fusescope.ops.layer.bias_residual_layernorm import bias_residual_layernorm
 from fusescope.ops.layer.linear import linear, linear_swiglu
@@ -92,6 +94,19 @@ class Layers:
         self._said(record, "last", x)
         done("norm")
         return x
+
+    def step(self, x, places, keys, values, at):
+        """The same of one embedded token (B, 1, width) of each sequence in one launch, or None where that is
+        not to be: the position of each is ``places``, (B, 1), its place in the caches of each layer
+        (B, H_kv, S_max, D) ``at``, int64 (B,), and it sees all before it."""
+        if not self.one_launch.takes(x, keys[0]):
+            return None
+        x = self.one_launch(x, self.angles(places), keys, values, at)
+        return None if x is None else self._norm("norm", x)
+
+    @cached_property
+    def one_launch(self) -> OneLaunch:
+        return OneLaunch(self.config, self.weights)
 
     def logits(self, x, record: Record | None = None, mark: Mark | None = None):
         """(…, vocab) of normed outputs, in their dtype."""

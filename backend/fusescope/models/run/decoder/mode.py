@@ -169,5 +169,9 @@ class FusedDecoder:
             caches = kept.keys[i], kept.values[i]
             return attention_decode_step(q, k, v, angles, self.counts, *caches, self.sizes, **how)
 
-        x = self.layers(self.layers.embed(ids, places, record, mark), places, attend, record, mark)
-        return self.layers.logits(x, record, mark)
+        x, found = self.layers.embed(ids, places, record, mark), None
+        if not (record or mark or self.fp8):
+            found = self.layers.step(x, places, self.cache.keys, self.cache.values, self.counts)
+        if found is None:
+            found = self.layers(x, places, attend, record, mark)
+        return self.layers.logits(found, record, mark)
