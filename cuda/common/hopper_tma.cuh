@@ -26,14 +26,6 @@ __device__ __forceinline__ void load_tile(void* to, const CUtensorMap* map, uint
       : "memory");
 }
 
-// Copy of contiguous bytes, a multiple of 16 as both addresses are.
-__device__ __forceinline__ void load_bytes(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   shared_address(to)),
-               "l"(from), "r"(bytes), "r"(shared_address(barrier))
-               : "memory");
-}
-
 // TMA store of a tile to the coordinates of the corresponding load; elements outside the tensor are not written.
 // Threads' writes to the tile need fence_async_proxy first (warpgroup.cuh).
 __device__ __forceinline__ void store_tile(const void* from, const CUtensorMap* map, int column, int index, int residue,

@@ -6,7 +6,7 @@
 // while activations are still being computed. Bulk copies, because ordinary loads of the same multiprocessor queue up
 // behind asynchronous copies by threads.
 #pragma once
-#include "../common/hopper.cuh"
+#include "../common/bulk_copy.cuh"
 #include "step.cuh"
 
 namespace decoder {

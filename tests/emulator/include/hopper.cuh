@@ -129,20 +129,6 @@ inline void load_tile(void* to, const CUtensorMap* map, uint64_t* barrier, int c
                       int batch) {
   load_box(to, map, barrier, {batch, head, residue, index, column});
 }
-inline void load_bytes(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
-  if (reinterpret_cast<uintptr_t>(to) % 16 || reinterpret_cast<uintptr_t>(from) % 16 || bytes % 16)
-    emulator::fail("a bulk copy that is no multiple of 16 bytes");
-  auto copy = [=] {
-    std::memcpy(to, from, bytes);
-    Barrier& b = barriers.at(barrier);
-    b.bytes -= long(bytes);
-    b.check();
-  };
-  if (emulator::late_copies && !barriers.at(barrier).waiting)
-    barriers.at(barrier).late.push_back(copy);
-  else
-    copy();
-}
 // Late, the tile is read only when its thread waits until it has been.
 inline void store_tile(const void* from, const CUtensorMap* map, int column, int index, int residue, int head,
                        int batch) {
