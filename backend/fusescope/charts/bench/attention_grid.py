@@ -171,7 +171,7 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
         tickangle=-45,
     )
     axes.room(fig, rows, 12, title=False, bottom=50 + round(7 * max(map(len, across)) * 0.71))
-    fig.update_layout(margin=dict(r=72 if len(rows) >= _SCALED else 16))
+    fig.update_layout(margin=dict(r=76 if len(rows) >= _SCALED else 16))
     return fig
 
 
@@ -239,7 +239,11 @@ def rates(some: list[Cell], ceiling: float | None, subtitle: str = "", theme: st
         )
     fig.update_xaxes(range=[0, 1.08 * max(top, ceiling or 0)], title_text="TFLOP/s")
     axes.downwards(fig, names, type="category")
-    fig.update_layout(showlegend=True, legend=dict(orientation="h", yref="container", y=0, yanchor="bottom"))
+    fig.update_layout(
+        margin=dict(b=88),
+        showlegend=True,
+        legend=dict(orientation="h", yref="container", y=0, yanchor="bottom"),
+    )
     return fig
 
 

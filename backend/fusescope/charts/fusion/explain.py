@@ -84,7 +84,7 @@ def gains(
     fig.update_xaxes(**axis, title_text="speed-up (log)")
     axes.named_rows(fig, names, linecolor="rgba(0,0,0,0)")
     axes.line_at(fig, theme, x=1)
-    fig.update_layout(margin=dict(l=8, r=12, b=40))
+    fig.update_layout(margin=dict(r=12))
     return fig
 
 
