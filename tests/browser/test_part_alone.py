@@ -48,3 +48,23 @@ def test_a_view_changes_alone_and_the_address_with_it(recorded_server, page):
     page.reload()
     expect(page.locator(_CHOSEN).first).to_have_text("Storage")
     expect(page.get_by_text(re.compile("Ignored .* from the URL"))).to_have_count(0)
+
+
+def test_another_case_of_a_model_changes_sentence_chart_and_view_alone(recorded_server, page):
+    """The sentence stands above the part, in the page."""
+    messages = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda _: messages.append(1)))
+    page.goto(recorded_server.address + "/models?model=bert-base")
+    settled(page)
+    whole, messages[:] = len(messages), []
+    sentence = page.locator(".stMain p", has_text=re.compile("(is|are) correct")).first
+    said = sentence.inner_text()
+    page.get_by_role("combobox", name="case").click()
+    page.get_by_role("option", name=re.compile("lengths=uniform")).first.click()
+    expect(page).to_have_url(re.compile("case=.*uniform"))
+    expect(sentence).not_to_have_text(said)
+    settled(page)
+    assert 0 < 2 * len(messages) < whole
+    page.reload()
+    settled(page)
+    expect(page.get_by_role("combobox", name="case")).to_have_value(re.compile("lengths=uniform"))

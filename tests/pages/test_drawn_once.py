@@ -20,11 +20,11 @@ from pages._ui.widgets import elements
 _VIEWS = {
     "attention": ("chart", ("map", "worst first", "rates")),
     "kernels": ("view", ("Times", "Roofline", "Accuracy")),
-    "masks": ("view", ("Tiles", "Balance")),
-    "models": ("show", ("all models",)),
-    "scaling": ("view", ("time", "communication", "memory")),
-    "fusion": ("part", ("Sweep", "Scheme")),
-    "profiler": ("view", ("Overview",)),
+    "masks": ("view", ("Tiles", "Balance", "Storage", "Speed-up")),
+    "models": ("view", ("Times", "Layer parts", "Memory")),
+    "scaling": ("view", ("time", "efficiency", "communication", "memory", "collectives")),
+    "fusion": ("part", ("Sweep", "Scheme", "Search")),
+    "profiler": ("view", ("Overview", "Occupancy", "Roofline", "Memory", "Timeline")),
 }
 _PACKED = 10_000  # elements from which an array stays packed
 
@@ -33,6 +33,12 @@ def _parts(value):
     yield value
     for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from _parts(child)
+
+
+def _has_room(axis: dict) -> bool:
+    """Whether plotly draws it in the margin that the figure gives it, without measuring its labels first."""
+    hidden = axis.get("visible") is False or axis.get("showticklabels") is False
+    return hidden or not axis.get("automargin")
 
 
 @pytest.mark.parametrize("page", _VIEWS)
@@ -47,6 +53,12 @@ def test_no_chart_of_a_page_is_drawn_twice(page, recorded, draw):
             assert layout["datarevision"] and not layout.get("template")
             for key, axis in layout.items():
                 assert not (key.startswith(("xaxis", "yaxis")) and axis.get("autorange") == "reversed"), key
+                assert not key.startswith("yaxis") or _has_room(axis), (layout["meta"], key)
+                named = (
+                    key.startswith("xaxis") and axis.get("automargin") and axis.get("title", {}).get("text")
+                )
+                if named and axis.get("side") != "top":
+                    assert layout["margin"]["b"] >= template.BOTTOM, layout["meta"]
             for part in _parts(spec):
                 if isinstance(part, dict) and "bdata" in part:
                     assert np.prod([int(n) for n in part["shape"].split(",")]) > _PACKED

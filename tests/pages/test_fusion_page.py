@@ -232,11 +232,14 @@ def test_effects_are_drawn_with_their_intervals():
         {"after": 3, "names": ["a", "b"], "effect_ms": 0.1, "low": 0.05, "high": 0.15},
         {"after": None, "names": ["x", "y"], "effect_ms": 0.1, "low": -0.1, "high": 0.3},
     ]
-    bars = explain.boundaries(rows).data[0]
+    fig = explain.boundaries(rows)
+    bars = fig.data[0]
     assert list(bars.error_x.array) == pytest.approx([50, 200]) and list(
         bars.error_x.arrayminus
     ) == pytest.approx([50, 200])
     assert list(bars.marker.opacity) == [1.0, 0.4] and list(bars.y) == ["3 a | 4 b", "y"]
+    assert fig.layout.yaxis.showticklabels is False and fig.layout.margin.l < 20, "names take no width"
+    assert [a.text for a in fig.layout.annotations] == ["3 a | 4 b", "+100 µs", "y", "+100 µs"]
 
 
 def test_best_so_far_passes_over_failures():

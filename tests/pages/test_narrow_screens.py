@@ -98,3 +98,12 @@ def test_all_models_are_lines_on_a_narrow_screen(draw, recorded, width):
         "▲" in r["speed-up"] for r in rows
     )
     assert any(e.label == "As a map, scrolled sideways" for e in at.expander)
+
+
+@pytest.mark.parametrize(("pixels", "shaded"), [(400, True), (1440, False)])
+def test_a_table_cut_by_a_narrow_screen_has_a_shaded_edge(pixels, shaded, width, draw):
+    """Streamlit's own shows neither a bar nor a shade where its last column ends with the screen."""
+    width(pixels)
+    at = draw("masks", view="Balance")
+    assert any(table and "block order" in table[0] for table in tables(at)) == shaded
+    assert len(at.dataframe) == (not shaded)

@@ -38,6 +38,19 @@ def test_listing_is_newest_first_in_pages_with_the_total(runs):
     assert page[0] == folder.read(library.find(page[0].id))
 
 
+def test_a_list_is_made_once_until_a_run_changes(runs, monkeypatch):
+    settle()
+    made = []
+    monkeypatch.setattr(library, "_page", lambda *given, _make=library._page: made.append(1) or _make(*given))
+    first = library.runs(limit=7)
+    first[0].clear()  # the caller's own list
+    again = library.runs(limit=7)
+    assert len(again[0]) == 7 and made == [1]
+    assert library.runs(limit=8) != again and made == [1, 1]
+    folder.write_notes(library.find(again[0][0].id), tags=["new"])
+    assert library.runs(limit=7)[0][0].tags == ("new",) and made == [1, 1, 1]
+
+
 @pytest.mark.sample(1, "speed-up")
 @pytest.mark.slow
 @pytest.mark.parametrize("order", library.ORDERS)

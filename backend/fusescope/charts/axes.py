@@ -8,9 +8,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers
+from fusescope.charts import numbers, template
 from fusescope.charts.colours import colour, glyph, short
-from fusescope.charts.template import THEMES
 from fusescope.charts.verdicts import unknown
 
 _RATIOS = (
@@ -39,7 +38,7 @@ def row_labels(
         yshift=shift,
         yanchor="middle",
         showarrow=False,
-        bgcolor=THEMES[theme]["paper"],
+        bgcolor=template.THEMES[theme]["paper"],
         borderpad=1,
     )
     texts = []
@@ -199,8 +198,11 @@ def named_rows(fig: go.Figure, order: Sequence, **settings) -> None:
 
 
 def downwards(fig: go.Figure, rows: Iterable, **settings) -> None:
-    """A y axis of categories, the first on top; one with ``autorange="reversed"`` a browser draws twice."""
-    fig.update_yaxes(range=[len(set(rows)) - 0.5, -0.5], **settings)
+    """A y axis of categories, the first on top, with room for their names (``left``); one with
+    ``autorange="reversed"`` a browser draws twice."""
+    rows = set(rows)
+    fig.update_yaxes(range=[len(rows) - 0.5, -0.5], **settings)
+    left(fig, rows, title=False)
 
 
 def frames(fig: go.Figure, cells: Iterable[tuple[int, int]], colour: str) -> None:
@@ -213,7 +215,7 @@ def frames(fig: go.Figure, cells: Iterable[tuple[int, int]], colour: str) -> Non
 def line_at(fig: go.Figure, theme: str, **place) -> None:
     """The line of no change: x=1 or y=1 on an axis of ratios, 0 on one of differences."""
     add = fig.add_vline if "x" in place else fig.add_hline
-    add(**place, line=dict(color=THEMES[theme]["ink"], width=1.5), layer="below")
+    add(**place, line=dict(color=template.THEMES[theme]["ink"], width=1.5), layer="below")
 
 
 def note(
@@ -228,20 +230,27 @@ def at_right(fig: go.Figure, text: str, y: Any, shift: int = 8, **place) -> None
     note(fig, text, 1, y, xref="paper", xanchor="left", xshift=shift, **place)
 
 
+def left(fig: go.Figure, labels: Iterable[str] = ("10,000",), size: float = 13, title: bool = True) -> None:
+    """A margin with room for the tick labels of the left axis (at ``size`` pixels; the usual ones of numbers)
+    and its ``title``. So plotly need not draw all a second time once it has measured the labels, which is
+    half the time of a chart."""
+    widest = max((len(label) for label in labels), default=0) * size * _CHARACTER
+    fig.update_yaxes(automargin=False)
+    fig.update_layout(margin=dict(l=round(widest) + (40 if title else 12)))
+
+
 def room(
     fig: go.Figure,
     labels: Iterable[str] = ("10,000",),
     size: float = 13,
     title: bool = True,
-    bottom: int = 54,
+    bottom: int = template.BOTTOM,
 ) -> None:
-    """Margins with room for the tick labels of the left axis (at ``size`` pixels; the usual ones of numbers)
-    and its ``title``, and ``bottom`` pixels: for one line of ticks and a title, if not given. So plotly need
-    not draw all a second time once it has measured the labels, which is half the time of a large chart."""
-    widest = max((len(label) for label in labels), default=0) * size * _CHARACTER
+    """``left``, and ``bottom`` pixels below the plot, whatever the labels there: for those whose size is
+    known."""
+    left(fig, labels, size, title)
     fig.update_xaxes(automargin=False)
-    fig.update_yaxes(automargin=False)
-    fig.update_layout(margin=dict(l=round(widest) + (40 if title else 12), b=bottom))
+    fig.update_layout(margin=dict(b=bottom))
 
 
 def handles(fig: go.Figure, x: Sequence[float], y: Sequence[float]) -> None:

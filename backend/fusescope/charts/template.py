@@ -20,6 +20,9 @@ RATIO_SCALE = {
 """Slower, the page, faster; text is readable on all."""
 TOP = 66
 """Pixels above the plot for a title and one line under it."""
+BOTTOM = 57
+"""Pixels below it for a line of ticks and the axis' title: with fewer, plotly measures them and draws all of
+the chart again."""
 FONT = "'Source Sans', 'Source Sans 3', 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"  # the page's first
 _LINE = 21  # pixels of one more line of a title, which plotly sets at the height of the largest
 _SUBTITLE = 58  # characters that fit under the title of the narrowest chart (about 350 px)
@@ -64,7 +67,7 @@ def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 3
         font=dict(family=FONT, size=13, color=c["ink"]),
         paper_bgcolor=c["paper"],
         plot_bgcolor=c["paper"],
-        margin=dict(l=8, r=16, t=TOP + _LINE * lines, b=44),
+        margin=dict(l=8, r=16, t=TOP + _LINE * lines, b=BOTTOM),
         height=height,
         hoverlabel=dict(
             bgcolor=c["paper"],

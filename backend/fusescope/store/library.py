@@ -6,10 +6,12 @@ import contextlib
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from fusescope.core import paths
 from fusescope.core.errors import RunError
+from fusescope.core.kept.bounded_cache import BoundedCache
 from fusescope.core.records import Run
 from fusescope.store import folder
 from fusescope.store.bounded import plain
@@ -35,6 +37,8 @@ _SYNONYMS = (
 )
 """Words of which a search for one finds the others."""
 _TERMS = re.compile(r'["“”]([^"“”]+)["“”]|([^\s"“”]+)')
+_ANSWERS = 64  # of ``runs`` that are kept
+_answers: dict = {}  # "of": (the table of all runs, its answers by what was asked)
 _BEST = "SELECT run, max(speedup) FILTER (verdict = 'faster') AS best FROM ({}) GROUP BY run"
 
 
@@ -79,6 +83,32 @@ def runs(
     implementations, the cases' values, dtype, kind, status or reason. Words in double quotes are one; runs
     where all of the text stands as it is typed come first.
     """
+    asked = (kind, status, op, text, recorded, tag, limit, offset, order)
+    there = index_runs.folders()
+    with database.connect() as connection:
+        table = index_runs.table(there)
+        before = _answers.get("of")
+        if before is None or before[0] is not table:  # it is the same one for as long as no run changes
+            before = _answers["of"] = table, BoundedCache(_ANSWERS)
+        found, total = before[1].get_or_make(asked, lambda: _page(connection, there, table, *asked))
+    return list(found), total
+
+
+def _page(
+    connection,
+    there: Mapping[str, index_runs.Found],
+    all_runs,
+    kind: str | None,
+    status: str | None,
+    op: str | None,
+    text: str | None,
+    recorded: bool | None,
+    tag: str | None,
+    limit: int,
+    offset: int,
+    order: str,
+) -> tuple[list[Run], int]:
+    """``runs`` of the table of all runs, which are in the folders ``there``."""
     conditions, values = ["broken IS NULL"], {"limit": limit, "offset": offset}
     for name, value in (("kind", kind), ("status", status), ("op", op), ("recorded", recorded)):
         if value is not None:
@@ -97,9 +127,8 @@ def runs(
     first = ""
     if len(words) > 1:
         first, values = "contains(words, $phrase) DESC, ", values | {"phrase": " ".join(words)}
-    there = index_runs.folders()
-    with database.connect() as connection, contextlib.ExitStack() as stack:
-        connection.register("runs", index_runs.table(there))
+    with contextlib.ExitStack() as stack:
+        connection.register("runs", all_runs)
         total = connection.execute(f"SELECT count(*) FROM runs {where}", counted).fetchall()[0][0]
         table = "runs"
         if order == "speed-up":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 
 import plotly.graph_objects as go
@@ -181,18 +182,19 @@ def look(run: Run, records: list[Record], case: str, over: str | None = None) ->
 
 def sentence_box(dimmed: bool = False, box=st):
     """Where ``headline`` puts its sentence, in ``box``: above cautions and choices, drawn before it is
-    known."""
-    return box.container(key="old_answer_sentence" if dimmed else None)
+    known. A part that is drawn again replaces it there."""
+    return box.container(key="old_answer_sentence" if dimmed else None).empty()
 
 
 def headline(look: views.Look, box=None) -> None:
     """The result as a sentence, in ``box``, and its chart: bars for one case; for all of them curves over the
     swept parameter, or the overview where no single parameter was swept."""
     text = md(sentences.result(look.rows, look.baseline, _measured(look)))
-    (box or st).markdown(text if sentences.noisy(look.rows, look.baseline) else f"**{text}**")
     costs = [] if look.one_case else options.costs(look.rows)
-    if costs:
-        (box or st).caption(md(of_options.sentence(costs)))
+    with box.container() if box else contextlib.nullcontext():
+        st.markdown(text if sentences.noisy(look.rows, look.baseline) else f"**{text}**")
+        if costs:
+            st.caption(md(of_options.sentence(costs)))
     with st.container(horizontal=True, gap="small"):
         _missing(look)
         if costs:

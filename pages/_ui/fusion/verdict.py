@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from fusescope.charts import captions, numbers, verdicts
-from fusescope.charts.fusion import ranks
+from fusescope.charts.fusion import explain, ranks
 from fusescope.charts.numbers import plural
 from fusescope.core.records import Record, Run
 from fusescope.search import encoding, sessions
@@ -91,7 +91,7 @@ def why(asked: Layer, canonical: str) -> None:
             inside = [effects[i] for i in list(s.operators)[:-1] if effects.get(i) is not None]
             hand = s.how == "attention" and effects.get(None)
             known = -hand if hand else max(inside, default=None)
-            row["a cut adds"] = None if known is None else _signed(known)
+            row["a cut adds"] = None if known is None else explain.signed(known)
         rows.append(row)
     if rows:
         unknown = "not told apart from zero by the schemes that the search measured"
@@ -166,10 +166,6 @@ def _sure(boundary: dict) -> bool:
     low, high = boundary["low"], boundary["high"]
     known = boundary["effect_ms"] is not None and low is not None and high is not None
     return known and not low <= 0 <= high
-
-
-def _signed(ms: float) -> str:
-    return f"{'+' if ms >= 0 else '−'}{numbers.time(abs(ms))}"
 
 
 def _short(names: list[str]) -> str:

@@ -35,7 +35,7 @@ def draw(state: url.State) -> None:
         return
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
     devices = [name for name, _ in Counter(r.device_name for r in runs).most_common()]
-    name = fields.pick(state, "on", "device", devices, box=row, width=190, format_func=device_text)
+    name = fields.pick(state, "on", "device", devices, box=row, width=200, format_func=device_text)
     here = [r for r in runs if r.device_name == name]
     dtypes = list(dict.fromkeys(str(r.spec.get("dtype")) for r in here))
     dtype = fields.pick(state, "matrix_dtype", "dtype", dtypes, box=row, width=130)

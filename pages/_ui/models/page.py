@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from fusescope import models
 from fusescope.charts import tables
-from fusescope.core.records import Run
+from fusescope.core.records import Record, Run
 from fusescope.store.answers import Found
 from pages._ui.answer import answer, matching, nearest, workers
 from pages._ui.answer.views import Look
@@ -37,7 +38,6 @@ def result(state: url.State, choice: Choice) -> None:
     first, stand_in = answer.ALL, run_id is None
     if run_id is None and (found := _recorded(choice, where, bool(state.refused))):
         run_id, first = found.run, nearest.case_name(found) or answer.ALL
-    look = None
     if not run_id:
         several_devices.draw(choice.op)
     if run_id:
@@ -56,27 +56,41 @@ def result(state: url.State, choice: Choice) -> None:
         with box:
             several_devices.draw(choice.op)
         if records:
-            with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-                case = answer.case_picker(state, list(tables.cases(records)), run, first)
-                over = answer.compared_with(state, run, records)
-            look = answer.look(run, records, case, over)
-            _layers(choice, look)
-            with st.container(key="old_answer" if dimmed else None):
-                if not run.live:
-                    answer.headline(look, sentence)
-                    views.warnings(look)
-        elif not run.live:
+            layers = choice.layers and choice.layers.empty()
+
+            def draw(now: url.State) -> None:
+                look = _look(now, run, records, first)
+                _layers(layers, choice, look)
+                with st.container(key="old_answer" if dimmed else None):
+                    if not run.live:
+                        answer.headline(look, sentence)
+                        views.warnings(look)
+                redraw.part(now, lambda inner: views.draw(inner, choice, look))
+
+            return redraw.part(state, draw)
+        if not run.live:
             st.caption("This run was cancelled before any result.")
-    redraw.part(state, lambda now: views.draw(now, choice, look))
+    redraw.part(state, lambda now: views.draw(now, choice, None))
 
 
-def _layers(choice: Choice, look: Look) -> None:
-    """Under the slider of layers, where the result on show has more of them than a run here would have."""
+def _look(state: url.State, run: Run, records: list[Record], first: str) -> Look:
+    """The case and the baseline that are chosen, in a row above the result."""
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        case = answer.case_picker(state, list(tables.cases(records)), run, first)
+        over = answer.compared_with(state, run, records)
+    return answer.look(run, records, case, over)
+
+
+def _layers(place: DeltaGenerator | None, choice: Choice, look: Look) -> None:
+    """In ``place``, under the slider of layers, where the result on show has more of them than a run here
+    would have."""
     here = {case.get("layers") for case in choice.cases}
     shown = {r.case.get("layers") for r in look.rows}
-    if choice.layers and choice.cases != choice.whole and len(shown) == 1 and shown != here:
+    if place and choice.cases != choice.whole and len(shown) == 1 and shown != here:
         where = md(device_text(look.run.device_name))
-        choice.layers.caption(f"The result on show has {shown.pop()} layers (measured on {where}).")
+        place.caption(f"The result on show has {shown.pop()} layers (measured on {where}).")
+    elif place:
+        place.empty()
 
 
 def result_alone(state: url.State) -> None:

@@ -78,10 +78,13 @@ def table(
     values "n/a".
 
     ``why`` says why a value is unknown, by column or by (row number, column); ``about``, by column, what its
-    names mean. Both are shown on hover, ``about`` of tables that have ``why``.
+    names mean. Both are shown on hover, ``about`` of tables that have ``why``. On a narrow screen a table
+    without ``settings`` is drawn as they are: its edge is shaded where it has more columns.
     """
-    if why is not None and len(data) <= html_table.MOST:
-        html_table.draw(data, why, name, height if isinstance(height, int) else html_table.TALL, about=about)
+    plain = why is not None or (screen.narrow() and not settings)
+    if plain and len(data) <= html_table.MOST:
+        tall = height if isinstance(height, int) else html_table.TALL
+        html_table.draw(data, why or {}, name, tall, about=about)
         with st.container(horizontal=True, horizontal_alignment="right"):
             csv(data if csv_data is None else csv_data, name)
         return

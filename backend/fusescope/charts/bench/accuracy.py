@@ -79,7 +79,8 @@ def dots(
         exponentformat="power",
         title_text="● largest absolute, ○ largest relative error (log)",
     )
-    fig.update_layout(margin=dict(l=8, r=16, b=52))
+    fig.update_xaxes(automargin=False)
+    fig.update_layout(margin=dict(r=24, b=58))  # the last tick, and powers, which stand out of their line
     return fig
 
 

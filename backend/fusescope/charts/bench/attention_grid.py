@@ -117,9 +117,8 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
     across = list(dict.fromkeys(c.shape for c in some))
     at = {(mask_name(c.mask), c.shape): c for c in some}
     grid = [[at.get((row, column)) for column in across] for row in rows]
-    fig = template.figure(
-        "Speed-up of our best kernel over the best peer", subtitle, theme, height=210 + 30 * len(rows)
-    )
+    title, height = "Speed-up of our best kernel over the best peer", 210 + 30 * len(rows)
+    fig = template.figure(title, subtitle, theme, height)
     write = numbers.three if len(across) < _CROWDED else numbers.brief
     ticks = [2**n for n in range(-_DOUBLINGS, _DOUBLINGS + 1)]
     fig.add_heatmap(
@@ -171,7 +170,7 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
         tickangle=-45,
     )
     axes.room(fig, rows, 12, title=False, bottom=50 + round(7 * max(map(len, across)) * 0.71))
-    fig.update_layout(margin=dict(r=72 if len(rows) >= _SCALED else 16))
+    fig.update_layout(margin=dict(r=76 if len(rows) >= _SCALED else 16))
     return fig
 
 
@@ -239,7 +238,8 @@ def rates(some: list[Cell], ceiling: float | None, subtitle: str = "", theme: st
         )
     fig.update_xaxes(range=[0, 1.08 * max(top, ceiling or 0)], title_text="TFLOP/s")
     axes.downwards(fig, names, type="category")
-    fig.update_layout(showlegend=True, legend=dict(orientation="h", yref="container", y=0, yanchor="bottom"))
+    below = dict(orientation="h", yref="container", y=0, yanchor="bottom")
+    fig.update_layout(margin=dict(b=88), showlegend=True, legend=below)
     return fig
 
 

@@ -71,7 +71,6 @@ def strips(
     fig.update_xaxes(title_text=f"time per call ({unit}), log", type="log")
     everything = np.concatenate([np.asarray(s["ms"], float) * factor for s in rows])
     fig.update_xaxes(**axes.log(float(everything.min()), float(everything.max())))
-    fig.update_layout(margin=dict(l=8, r=16, b=50))
     return fig
 
 

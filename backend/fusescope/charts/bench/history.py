@@ -92,7 +92,8 @@ def steps(edits: list[Edit], impl: str, subtitle: str = "", theme: str = "light"
         tickangle=0,
     )
     fig.update_yaxes(title_text=f"time per call ({unit})", rangemode="tozero")
-    fig.update_layout(margin=dict(l=8, r=130, t=template.TOP + 14, b=70))
+    axes.left(fig, ["1,000"])
+    fig.update_layout(margin=dict(r=130, t=template.TOP + 14, b=70))
     return fig
 
 

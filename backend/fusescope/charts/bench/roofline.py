@@ -104,6 +104,7 @@ def plot(
     for r, p in placed:
         best[r.impl] = max(best.get(r.impl, 0.0), p.tflops)
     axes.end_labels(fig, [(rate, impl) for impl, rate in best.items()], bottom, most)
+    axes.left(fig, ["1,000"])
     fig.update_layout(margin=dict(r=132))
     return fig
 

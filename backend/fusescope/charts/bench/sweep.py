@@ -92,7 +92,8 @@ def curves(
     fig.update_yaxes(**y, title_text=QUANTITIES[quantity].format(baseline=short(baseline), unit=unit))
     if quantity == "speed-up":
         axes.line_at(fig, theme, y=1)
-    fig.update_layout(margin=dict(l=8, r=150, b=50), showlegend=unlike)
+    axes.left(fig, fig.layout.yaxis.ticktext)
+    fig.update_layout(margin=dict(r=150), showlegend=unlike)
     return fig
 
 

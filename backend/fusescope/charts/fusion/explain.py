@@ -12,6 +12,7 @@ from fusescope.charts.fusion.ranks import named as called
 from fusescope.core.records import Speedup
 
 _COSTS, _SAVES = template.SLOWER, template.FASTER
+_ROW = 38  # pixels of a bar with its name above
 
 
 def boundaries(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light") -> go.Figure:
@@ -24,9 +25,10 @@ def boundaries(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light"
     c = template.THEMES[theme]
     unit, factor = numbers.time_unit([abs(r["effect_ms"]) for r in rows])
     labels = [_label(r) for r in rows]
-    fig = template.figure("Which boundaries matter", subtitle, theme, height=140 + 26 * len(rows))
+    fig = template.figure("Which boundaries matter", subtitle, theme, height=130 + _ROW * len(rows))
     fig.add_bar(
         y=labels,
+        width=0.4,
         x=[r["effect_ms"] * factor for r in rows],
         orientation="h",
         marker=dict(
@@ -43,8 +45,11 @@ def boundaries(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light"
         hoverinfo="text",
     )
     axes.line_at(fig, theme, x=0)
-    fig.update_xaxes(title_text=f"added time ({unit}); below zero: faster")
-    axes.downwards(fig, labels, showgrid=False, ticks="")
+    fig.update_xaxes(title_text=f"added time ({unit}); below zero: faster", nticks=6, tickangle=0)
+    named = {label: (label, signed(r["effect_ms"])) for label, r in zip(labels, rows, strict=True)}
+    axes.row_labels(fig, named, 17, theme)  # beside the bars they would leave a phone none of its width
+    hidden = dict(showticklabels=False, showgrid=False, ticks="")
+    fig.update_yaxes(range=[len(rows) - 0.6, -0.78], **hidden)
     return fig
 
 
@@ -84,13 +89,18 @@ def gains(
     fig.update_xaxes(**axis, title_text="speed-up (log)")
     axes.named_rows(fig, names, linecolor="rgba(0,0,0,0)")
     axes.line_at(fig, theme, x=1)
-    fig.update_layout(margin=dict(l=8, r=12, b=40))
+    fig.update_layout(margin=dict(r=12))
     return fig
 
 
 def _sure(row: Mapping) -> bool:
     """Whether zero is outside of the interval."""
     return row.get("low") is not None and (row["low"] > 0 or row["high"] < 0)
+
+
+def signed(ms: float) -> str:
+    """ "+154 µs", or with a minus."""
+    return f"{'+' if ms >= 0 else '−'}{numbers.time(abs(ms))}"
 
 
 def _label(row: Mapping) -> str:

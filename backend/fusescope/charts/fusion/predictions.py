@@ -53,7 +53,8 @@ def against_measured(
     fig.add_hline(y=threshold_ms * factor, line=threshold)
     fig.update_xaxes(title_text=f"measured ({unit}), log", **axes.log(low, high))
     fig.update_yaxes(title_text=f"predicted ({unit}), log", **axes.log(low, high))
-    fig.update_layout(margin=dict(l=8, r=16, b=50), showlegend=True, legend=dict(orientation="h", y=-0.2))
+    axes.left(fig, fig.layout.yaxis.ticktext)
+    fig.update_layout(showlegend=True, legend=dict(orientation="h", y=-0.2))
     return fig
 
 

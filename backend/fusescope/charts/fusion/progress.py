@@ -67,8 +67,9 @@ def best_so_far(
         baseline_lines(fig, lines, low, high, theme)
     fig.update_xaxes(title_text="measured schemes", rangemode="tozero")
     fig.update_yaxes(**axes.log(low * 0.97, high * 1.03), title_text=f"layer time ({unit}), log")
+    axes.left(fig, fig.layout.yaxis.ticktext)
     fig.update_layout(
-        margin=dict(l=8, r=150, b=50),
+        margin=dict(r=150),
         showlegend=not single,
         legend=dict(x=0.98, y=0.98, xanchor="right", bgcolor="rgba(0,0,0,0)"),
     )

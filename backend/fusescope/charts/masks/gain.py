@@ -59,6 +59,7 @@ def against_density(points: pd.DataFrame, title: str, subtitle: str = "", theme:
         title_text="elements kept (%, log)",
     )
     fig.update_yaxes(**axes.ratio([*gains, 1 / low]), title_text="speed-up (log)")
+    axes.left(fig, fig.layout.yaxis.ticktext)
     fig.add_hline(y=1, line=dict(color=c["line"], width=1))
     fig.update_layout(showlegend=True, legend=dict(orientation="h", y=-0.2))
     return fig

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.colours import SERIES
 
 
@@ -36,6 +36,7 @@ def bars(bytes_of: Mapping[str, Mapping[str, int]], subtitle: str = "", theme: s
         ticktext=[numbers.size(s) for s in steps],
         title_text="bytes (log)",
     )
+    axes.left(fig, fig.layout.yaxis.ticktext)
     fig.update_layout(
         barmode="group", bargap=0.3, showlegend=len(bytes_of) > 1, legend=dict(orientation="h", y=-0.2)
     )

@@ -108,7 +108,8 @@ def curves(
         title_text="in order of execution",
         tickangle=0,
     )
-    fig.update_layout(margin=dict(l=8, r=150, b=50))
+    axes.left(fig, ["10−10"])
+    fig.update_layout(margin=dict(r=150))
     return fig
 
 

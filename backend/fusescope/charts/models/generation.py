@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.colours import colour, marker, short
 from fusescope.charts.models import quantised
 from fusescope.core.records import Record
@@ -71,5 +71,6 @@ def curve(records: Sequence[Record], subtitle: str = "", theme: str = "light") -
         )
     fig.update_xaxes(title_text="time per output token, median (ms); labels are batches", rangemode="tozero")
     fig.update_yaxes(title_text="tokens/s", rangemode="tozero")
+    axes.left(fig)
     fig.update_layout(showlegend=True)
     return fig

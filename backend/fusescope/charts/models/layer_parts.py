@@ -75,7 +75,7 @@ def bars(
         barmode="stack",
         showlegend=True,
         uniformtext=dict(minsize=11, mode="hide"),
-        margin=dict(l=8, r=16, b=72),
+        margin=dict(l=18, b=90),
         legend=dict(
             orientation="h",
             y=0.01,

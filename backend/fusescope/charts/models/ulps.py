@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from fusescope.analysis.accuracy.errors import ulp_words
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.colours import colour
 from fusescope.charts.models import depth
 
@@ -45,7 +45,7 @@ def histogram(
         bargap=0.2,
         showlegend=len(entries) > 1,
         height=fig.layout.height + 24 * -(-len(entries) // 4),
-        margin=dict(l=8, r=16, b=60 + 24 * -(-len(entries) // 4)),
+        margin=dict(b=60 + 24 * -(-len(entries) // 4)),
         legend=dict(
             orientation="h", y=0, yref="container", yanchor="bottom", x=0, xanchor="left", font=dict(size=11)
         ),
@@ -57,6 +57,7 @@ def histogram(
         showgrid=False,
     )
     fig.update_yaxes(title_text="elements (%)", rangemode="tozero")
+    axes.left(fig, ["100"])
     return fig
 
 

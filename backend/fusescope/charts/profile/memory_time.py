@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.colours import SERIES
 from fusescope.charts.escape import plain
 
@@ -75,6 +75,7 @@ def lines(
             font=dict(size=11.5, color=c["muted"]),
         )
     fig.update_yaxes(title_text=unit, rangemode="tozero")
+    axes.left(fig, ["1,000"])
     fig.update_xaxes(title_text="time since the first sample (s)")
     fig.update_layout(showlegend=True, legend=dict(orientation="h", y=-0.2))
     return fig

@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from fusescope.analysis.roofline import Ceiling, attainable
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.colours import SERIES
 from fusescope.charts.escape import plain
 
@@ -109,4 +109,5 @@ def plot(
     decades = dict(type="log", dtick=1, exponentformat="none")
     fig.update_xaxes(**decades, range=[np.log10(low), np.log10(high)], title_text="FLOP per byte, log")
     fig.update_yaxes(**decades, range=[np.log10(bottom), np.log10(top)], title_text="TFLOP/s, log")
+    axes.left(fig, ["1,000"])
     return fig

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.colours import SERIES
 
 
@@ -48,5 +48,5 @@ def stairs(
     )
     fig.update_yaxes(range=[0, 114], tickvals=[0, 25, 50, 75, 100], title_text="occupancy (%)")
     fig.update_xaxes(title_text=label)
-    fig.update_layout(margin=dict(l=8, r=16, b=44))
+    axes.left(fig, ["100"])
     return fig

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from fusescope.charts import template
+from fusescope.charts import axes, template
 from fusescope.charts.colours import SERIES
 from fusescope.charts.escape import plain
 
@@ -50,7 +50,6 @@ def panels(columns: Mapping[str, Sequence], subtitle: str = "", theme: str = "li
             zeroline=False,
             nticks=4,
             rangemode="tozero" if "util" in title or "power" in title else "normal",
-            automargin=True,
         )
         fig.add_annotation(
             x=0,
@@ -121,6 +120,7 @@ def panels(columns: Mapping[str, Sequence], subtitle: str = "", theme: str = "li
         named.add(reason)
     fig.update_layout(**layout)
     fig.update_xaxes(title_text="time since the first sample (s)", anchor="free", position=0)
+    axes.left(fig, title=False)
     fig.update_layout(margin=dict(r=92), hovermode="closest")
     return fig
 

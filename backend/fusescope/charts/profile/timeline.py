@@ -79,7 +79,7 @@ def lanes(
         range=[begin / factor, end / factor], title_text=f"time since the first event ({unit})", showgrid=True
     )
     fig.update_layout(
-        dragmode="select", selectdirection="h", bargap=0, barmode="overlay", margin=dict(l=8, r=8)
+        dragmode="select", selectdirection="h", bargap=0, barmode="overlay", margin=dict(l=18, r=16)
     )
     return fig
 

@@ -41,6 +41,7 @@ def skew(rows: Sequence[Mapping], zero: int, subtitle: str = "", theme: str = "l
     fig.update_layout(showlegend=True, legend=legend(fig.layout.height))
     fig.update_xaxes(title_text=f"time ({when})")
     fig.update_yaxes(title_text=f"first to last arrival ({unit})", rangemode="tozero")
+    axes.left(fig)
     return fig
 
 

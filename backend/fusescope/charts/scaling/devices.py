@@ -51,6 +51,7 @@ def time(
     _axes(fig, measured, predicted, theme)
     low, high = min(values) * factor, max(values) * factor
     fig.update_yaxes(**axes.log(low * 0.8, high * 1.25), title_text=f"time per call ({unit}), log")
+    axes.left(fig, fig.layout.yaxis.ticktext)
     return fig
 
 
@@ -87,6 +88,7 @@ def efficiency(
         )
     _axes(fig, measured, predicted, theme)
     fig.update_yaxes(title_text="efficiency (%)", rangemode="tozero")
+    axes.left(fig, ["100"])
     return fig
 
 
@@ -143,5 +145,5 @@ def _axes(fig: go.Figure, measured: Sequence[Series], predicted: Predicted, them
     fig.update_layout(
         showlegend=True,
         legend=dict(orientation="h", yanchor="top", y=-0.12, x=0, font=dict(size=12)),
-        margin=dict(l=8, b=110),
+        margin=dict(b=114),
     )

@@ -48,6 +48,7 @@ def by_size(found: Mapping, subtitle: str = "", theme: str = "light") -> go.Figu
     fig.update_layout(
         showlegend=True,
         legend=dict(orientation="h", yanchor="top", y=-0.12, x=0, font=dict(size=12)),
-        margin=dict(l=8, b=100),
+        margin=dict(b=100),
     )
+    axes.left(fig, fig.layout.yaxis.ticktext)
     return fig

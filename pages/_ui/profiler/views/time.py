@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from fusescope.charts import numbers
+from fusescope.charts.escape import shown
 from fusescope.charts.profile import time_breakdown, timeline
 from fusescope.store import chrome
 from pages._ui.app import cached_chart, url
@@ -108,7 +109,7 @@ def line(state: url.State, found: Profile) -> None:
     chart = f"profiler/line/{found.id}/{begin}/{end}/{len(chosen)}"
     with st.container(key="wide-chart"):
         st.plotly_chart(
-            fig,
+            shown(fig, clickmode="event", hovermode="closest"),
             theme=None,
             key=chart,
             on_select=partial(_zoom, chart, begin, end, whole, zero, found.id),
