@@ -1,9 +1,9 @@
-// Launches whose blocks all run at the same time and hand values to one another through global memory, without
-// barriers.
+// Launches whose blocks all run at the same time and publish values to one another through global memory, without
+// barriers over the grid.
 //
-// What is to be handed over is filled with ones before the launch. A thread that needs a value loads it until it is no
+// What is to be published is filled with ones before the launch. A thread that needs a value loads it until it is no
 // longer all ones, which no number is that a writer stores: the NaN with those bits is stored as another one. So a
-// value is its own signal, and each is written once in a launch.
+// value is its own flag, and each is written once in a launch.
 #pragma once
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@
 namespace cooperative {
 
 // Whether all values of Bits bits in these words have been written.
-template <int Bits, int N> __device__ __forceinline__ bool written(const uint32_t (&word)[N]) {
+template <int Bits, int N> __device__ __forceinline__ bool is_written(const uint32_t (&word)[N]) {
   bool all = true;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
@@ -27,13 +27,13 @@ template <int Bits, int N> __device__ __forceinline__ bool written(const uint32_
 }
 
 // 4, 8 or 16 bytes as they are now, whatever a cache of this multiprocessor has.
-__device__ __forceinline__ void peek(uint32_t (&v)[1], const void* from) {
+__device__ __forceinline__ void load_relaxed(uint32_t (&v)[1], const void* from) {
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v[0]) : "l"(from) : "memory");
 }
-__device__ __forceinline__ void peek(uint32_t (&v)[2], const void* from) {
+__device__ __forceinline__ void load_relaxed(uint32_t (&v)[2], const void* from) {
   asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(v[0]), "=r"(v[1]) : "l"(from) : "memory");
 }
-__device__ __forceinline__ void peek(uint32_t (&v)[4], const void* from) {
+__device__ __forceinline__ void load_relaxed(uint32_t (&v)[4], const void* from) {
   asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
                : "l"(from)
@@ -41,36 +41,36 @@ __device__ __forceinline__ void peek(uint32_t (&v)[4], const void* from) {
 }
 // What this block has waited for, by whichever thread.
 template <typename V> __device__ __forceinline__ V load(const V* from) { return __ldcg(from); }
-// Between two looks at what is not yet written.
-__device__ __forceinline__ void look_again() {}
+// Between two loads of what is not yet written.
+__device__ __forceinline__ void before_retry() {}
 
-// Stores a value for other blocks.
-__device__ __forceinline__ void hand_over(float* to, float v) {
+// Stores a value that other blocks wait for.
+__device__ __forceinline__ void publish(float* to, float v) {
   uint32_t bits = __float_as_uint(v);
   bits = bits == 0xffffffffu ? 0x7fffffffu : bits;
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(bits) : "memory");
 }
-template <typename T> __device__ __forceinline__ void hand_over(T* to, T v) {
+template <typename T> __device__ __forceinline__ void publish(T* to, T v) {
   static_assert(sizeof(T) == 2);
   uint16_t bits = reinterpret_cast<const uint16_t&>(v);
   bits = bits == 0xffffu ? 0x7fffu : bits;
   asm volatile("st.relaxed.gpu.global.u16 [%0], %1;" ::"l"(to), "h"(bits) : "memory");
 }
 
-// A barrier of the first Threads threads of a block, whole warps.
-template <int Threads> __device__ __forceinline__ void meet() {
+// __syncthreads() for the first Threads threads of a block, whole warps.
+template <int Threads> __device__ __forceinline__ void sync_first() {
   asm volatile("bar.sync 1, %0;" ::"n"(Threads) : "memory");
 }
 
 // Blocks of one per multiprocessor that may be launched together.
 inline int most_blocks() { return multiprocessors(); }
 
-// Launches so many blocks, which must all fit at once, after filling `bytes` at `handed` with ones; nullptr, or CUDA's
-// error text.
+// Launches so many blocks, which must all fit at once, after filling `bytes` at `published` with ones; nullptr, or
+// CUDA's error text.
 template <typename... Parameters, typename... Given>
 const char* launch(void (*kernel)(Parameters...), int blocks, int threads, int shared_bytes, cudaStream_t stream,
-                   void* handed, int64_t bytes, Given&&... given) {
-  cudaMemsetAsync(handed, 0xff, size_t(bytes), stream);
+                   void* published, int64_t bytes, Given&&... given) {
+  cudaMemsetAsync(published, 0xff, size_t(bytes), stream);
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeCooperative;
   attribute.val.cooperative = 1;

@@ -50,7 +50,7 @@ template <typename T, int HeadDim> class Attention {
       if (heads_ == 0) continue;
       load<true>(layer, first_key());  // before what the queries are made of is there
       load<false>(layer, first_key());
-      meet();  // nobody needs the scratch any more
+      sync_consumers();  // nobody needs the scratch any more
       prepare_heads(layer, qkv);
       attend(layer);
       join(context, sizes);
@@ -118,9 +118,9 @@ template <typename T, int HeadDim> class Attention {
       }
       uint32_t words[EACH / 2];
       for (;;) {
-        cooperative::peek(words, from);
-        if (cooperative::written<16>(words)) break;
-        cooperative::look_again();
+        cooperative::load_relaxed(words, from);
+        if (cooperative::is_written<16>(words)) break;
+        cooperative::before_retry();
       }
 #pragma unroll
       for (int e = 0; e < EACH; ++e) v[e] = to_float(reinterpret_cast<const T*>(words)[e]);
@@ -148,7 +148,7 @@ template <typename T, int HeadDim> class Attention {
           static_cast<T*>(kind == 1 ? layer.k_cache : layer.v_cache)[address_of(end_ - 1) + at] = one;
       }
     }
-    meet();
+    sync_consumers();
   }
 
   __device__ __forceinline__ void attend(const DecoderLayer& layer) {
@@ -220,7 +220,7 @@ template <typename T, int HeadDim> class Attention {
       *reinterpret_cast<float4*>(shared_.sum[warp] + column + 4) = make_float4(sum[4], sum[5], sum[6], sum[7]);
     }
     if (lane == 0) shared_.size[warp] = make_float2(more, weights);
-    meet();
+    sync_consumers();
   }
 
   // Of the warps of a head, to the other blocks.
@@ -245,10 +245,10 @@ template <typename T, int HeadDim> class Attention {
       }
       if (place_[row_] < 0) sum = NAN;
       const int to = (row_ * s_.heads + head_ + h) * s_.splits + split_;
-      cooperative::hand_over(context + to * HeadDim + d, sum);
+      cooperative::publish(context + to * HeadDim + d, sum);
       if (d == 0) {
-        cooperative::hand_over(sizes + to * 2, largest);
-        cooperative::hand_over(sizes + to * 2 + 1, weights);
+        cooperative::publish(sizes + to * 2, largest);
+        cooperative::publish(sizes + to * 2 + 1, weights);
       }
     }
   }

@@ -27,9 +27,9 @@ template <typename T> struct Finish {
 };
 
 // in: `rows` rows in shared memory; parts: SCRATCH bytes of it. at: what comes next in the ring.
-template <typename T> __device__ __forceinline__ void product(const Ring& ring, Place& at, const T* in, float* parts,
-                                                              int rows, const Shape& shape, const Finish<T>& f,
-                                                              int turn) {
+template <typename T> __device__ __forceinline__ void product(const Ring& ring, RingPosition& at, const T* in,
+                                                              float* parts, int rows, const Shape& shape,
+                                                              const Finish<T>& f, int turn) {
   const int warp = hopper::uniform(threadIdx.x / 32), g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   const int blocks = gridDim.x;
   const int of = threadIdx.x / 64, r = threadIdx.x % 64 / 8, c = threadIdx.x % 8;
@@ -79,7 +79,7 @@ template <typename T> __device__ __forceinline__ void product(const Ring& ring, 
         to[j * WARPS * 64 + WARPS] = sum[0][1] + sum[1][1] + (sum[2][1] + sum[3][1]);
       }
     }
-    meet();
+    sync_consumers();
     if (!mine) continue;
     const float* const part = parts + (buffer * CHUNK + of) * WARPS * 64 + (r * 8 + c) * WARPS;
     auto whole = [&](const float* from, float v) {
@@ -96,7 +96,7 @@ template <typename T> __device__ __forceinline__ void product(const Ring& ring, 
       v = silu(rounded<T>(v), power, reciprocal_approx) * rounded<T>(whole(part + 4 * WARPS, to_float(up_bias)));
     else if (f.activated)
       v = f.activation == DECODER_GELU_TANH ? gelu_tanh(v, power) : gelu_erf(v, power);
-    cooperative::hand_over(f.out + r * f.width + n, from_float<T>(v + to_float(residual)));
+    cooperative::publish(f.out + r * f.width + n, from_float<T>(v + to_float(residual)));
   }
 }
 

@@ -12,8 +12,8 @@
 
 namespace decoder {
 
-// in: rows of `row` x 8 elements, dense, `eights` x 8 in all. handed: by other blocks in this launch.
-template <typename T> __device__ __forceinline__ void fetch_rows(T* to, const T* in, bool handed, int eights,
+// in: rows of `row` x 8 elements, dense, `eights` x 8 in all. published: by other blocks in this launch.
+template <typename T> __device__ __forceinline__ void fetch_rows(T* to, const T* in, bool published, int eights,
                                                                  const Divisor& row_of, int row, int pitch) {
   constexpr int at_once = 4;
 #pragma unroll 1
@@ -23,12 +23,12 @@ template <typename T> __device__ __forceinline__ void fetch_rows(T* to, const T*
       all = true;
 #pragma unroll
       for (int i = 0; i < at_once; ++i)
-        if (i == 0 || begin + i * THREADS < eights) cooperative::peek(v[i], in + (begin + i * THREADS) * 8);
+        if (i == 0 || begin + i * THREADS < eights) cooperative::load_relaxed(v[i], in + (begin + i * THREADS) * 8);
 #pragma unroll
       for (int i = 0; i < at_once; ++i)
-        if (i == 0 || begin + i * THREADS < eights) all = all && cooperative::written<16>(v[i]);
-      all = all || !handed;
-      if (!all) cooperative::look_again();
+        if (i == 0 || begin + i * THREADS < eights) all = all && cooperative::is_written<16>(v[i]);
+      all = all || !published;
+      if (!all) cooperative::before_retry();
     }
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
@@ -37,7 +37,7 @@ template <typename T> __device__ __forceinline__ void fetch_rows(T* to, const T*
         *reinterpret_cast<uint4*>(to + r * pitch + (at - r * row) * 8) = {v[i][0], v[i][1], v[i][2], v[i][3]};
     }
   }
-  meet();
+  sync_consumers();
 }
 
 // Warps that share a row in norm_rows, as a power of two.
@@ -94,7 +94,7 @@ template <typename T> class Norm {
     squares = warp_reduce<Sum>(squares);
     if (log_) {
       if (lane == 0) moments[warp] = make_float4(mean, squares, count_, 0.0f);
-      meet();
+      sync_consumers();
       const float4 of = moments[(warp >> log_ << log_) + (lane & ((1 << log_) - 1))];
       auto sum = [&](float u) {
         for (int distance = 1; distance < 1 << log_; distance *= 2) u += __shfl_xor_sync(0xffffffffu, u, distance);
@@ -120,7 +120,7 @@ template <typename T> class Norm {
       if (bias_) plus_ = *reinterpret_cast<const uint4*>(bias_ + at);
       write(at, v);
     }
-    meet();
+    sync_consumers();
   }
 
  private:
@@ -151,13 +151,13 @@ template <typename T, int HeadDim> __device__ __forceinline__ void join_splits(T
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
           const int split = first + i < splits ? first + i : first;
-          cooperative::peek(of[i], size + split * 2);
-          cooperative::peek(part[i], sums + split * HeadDim);
+          cooperative::load_relaxed(of[i], size + split * 2);
+          cooperative::load_relaxed(part[i], sums + split * HeadDim);
         }
 #pragma unroll
         for (int i = 0; i < at_once; ++i)
-          all = all && cooperative::written<32>(of[i]) && cooperative::written<32>(part[i]);
-        if (!all) cooperative::look_again();
+          all = all && cooperative::is_written<32>(of[i]) && cooperative::is_written<32>(part[i]);
+        if (!all) cooperative::before_retry();
       }
       float more = largest;
 #pragma unroll
@@ -180,7 +180,7 @@ template <typename T, int HeadDim> __device__ __forceinline__ void join_splits(T
     four.y = tensor_core::pack<T>(sum[2] * total, sum[3] * total);
     *reinterpret_cast<uint2*>(to + r * pitch + (head - r * s.heads) * HeadDim + at % fours * 4) = four;
   }
-  meet();
+  sync_consumers();
 }
 
 }  // namespace decoder

@@ -2,11 +2,12 @@
 #pragma once
 #include "../common/cooperative.cuh"
 #include "../common/divisor.cuh"
+#include "../common/eight.cuh"
 #include "../common/launch.cuh"
 #include "decoder_layers.cuh"
 
 namespace decoder {
-constexpr int THREADS = 256, WARPS = THREADS / 32;  // that compute; more warps bring the weights
+constexpr int THREADS = 256, WARPS = THREADS / 32;  // of the consumer warps; the producer warps come after them
 constexpr int MOST_ROWS = 8;                        // sequences
 constexpr int MOST_LAYERS = 80;                     // their pointers are parameters of the kernel
 constexpr int SCRATCH = 16 << 10, MOST_SHARED = 227 << 10;
@@ -17,7 +18,7 @@ struct Shape {
   int pitch;         // of its rows in shared memory, in elements
 };
 
-__device__ __forceinline__ void meet() { cooperative::meet<THREADS>(); }
+__device__ __forceinline__ void sync_consumers() { cooperative::sync_first<THREADS>(); }
 
 struct Step {
   DecoderLayer layer[MOST_LAYERS];
@@ -25,7 +26,7 @@ struct Step {
   void* out;
   const float* cos_sin;
   const int64_t* place;
-  // In the workspace, one after the other of each layer; handed from block to block.
+  // In the workspace, one after the other of each layer; what blocks publish to one another.
   void *qkv, *after_attention, *after_layer, *inner;
   float* context;       // of each row, head and split: sums of values by the weights 2^(score - largest)
   float* context_size;  // the largest score and the sum of weights
@@ -42,10 +43,7 @@ struct Step {
 // twice.
 inline int pitch_of(int terms) { return terms % 64 ? terms : terms + 32; }
 
-// Sixteen bytes as eight elements.
-template <typename T> struct alignas(16) Eight {
-  T value[8];
-};
+// Sixteen bytes as eight numbers.
 template <typename T> __device__ __forceinline__ void widen(float (&to)[8], const uint32_t (&from)[4]) {
   const Eight<T> v = reinterpret_cast<const Eight<T>&>(from);
 #pragma unroll

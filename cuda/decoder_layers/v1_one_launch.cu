@@ -3,8 +3,8 @@
 // archs: sm_90a
 // expects: HMMA UBLKCP
 //
-// One block per multiprocessor. What is handed from block to block goes through the L2 cache. What waiting costs is
-// hidden as long as the ring has room: 139 KB of weights per multiprocessor, 4.3 us of what memory gives.
+// One block per multiprocessor; what blocks publish to one another goes through the L2 cache. The latencies of that are
+// hidden as long as the ring has room: 135 KB of weights per multiprocessor, 4.1 us of what memory gives.
 #include "attend.cuh"
 #include "product.cuh"
 #include "rows.cuh"
@@ -14,7 +14,7 @@ using namespace decoder;
 
 constexpr int SPLIT_KEYS = 128;  // that a split has at least
 
-// What the warps that compute share.
+// Of the consumer warps.
 struct Shared {
   float4 moments[WARPS];
   int place[MOST_ROWS], used[MOST_ROWS];
@@ -26,7 +26,7 @@ template <typename T, int HeadDim> __device__ __forceinline__ void compute(const
                                                                            const Ring& ring, float* scratch,
                                                                            Shared& shared, T* rows) {
   Attention<T, HeadDim> attention(s, scratch, shared.place, shared.used);
-  Place at;
+  RingPosition at;
   int turn = 0;
   auto vector = [](const void* p) { return static_cast<const T*>(p); };
   T *qkv = static_cast<T*>(s.qkv), *middle = static_cast<T*>(s.after_attention), *inner = static_cast<T*>(s.inner);
@@ -70,7 +70,7 @@ template <typename T, int HeadDim> __device__ __forceinline__ void compute(const
 }
 
 template <typename T, int HeadDim>
-__global__ void __launch_bounds__(THREADS + 32 * BRINGERS, 1) decoder_layers_one_launch(
+__global__ void __launch_bounds__(THREADS + 32 * PRODUCER_WARPS, 1) decoder_layers_one_launch(
     const __grid_constant__ Step s) {
   extern __shared__ __align__(128) unsigned char memory[];
   Ring ring(memory);
@@ -91,8 +91,8 @@ __global__ void __launch_bounds__(THREADS + 32 * BRINGERS, 1) decoder_layers_one
   if (threadIdx.x < THREADS)
     return compute<T, HeadDim>(s, layers, ring, scratch, shared, reinterpret_cast<T*>(layers + s.layers));
   Attention<T, HeadDim> attention(s, scratch, shared.place, shared.used);
-  bring_weights<T>(s, layers, ring, [&](const DecoderLayer& layer) {
-    attention.prefetch_keys(layer, threadIdx.x - THREADS, 32 * BRINGERS);
+  produce_weights<T>(s, layers, ring, [&](const DecoderLayer& layer) {
+    attention.prefetch_keys(layer, threadIdx.x - THREADS, 32 * PRODUCER_WARPS);
   });
 }
 
@@ -126,15 +126,15 @@ const char* refuse(const DecoderLayersArgs& a) {
 }
 
 template <typename T, int HeadDim>
-const char* launch(const DecoderLayersArgs& a, const Step& step, int64_t handed, cudaStream_t stream) {
+const char* launch(const DecoderLayersArgs& a, const Step& step, int64_t published, cudaStream_t stream) {
   constexpr auto kernel = decoder_layers_one_launch<T, HeadDim>;
   if (const char* why = allow_shared<kernel>(MOST_SHARED)) return why;
-  return cooperative::launch(kernel, cooperative::most_blocks(), THREADS + 32 * BRINGERS, shared_bytes(a), stream,
-                             a.workspace, handed, step);
+  return cooperative::launch(kernel, cooperative::most_blocks(), THREADS + 32 * PRODUCER_WARPS, shared_bytes(a), stream,
+                             a.workspace, published, step);
 }
 
-// handed: bytes of the workspace through which blocks hand values.
-Step step_of(const DecoderLayersArgs& a, int64_t& handed) {
+// published: bytes of the workspace that blocks publish values in.
+Step step_of(const DecoderLayersArgs& a, int64_t& published) {
   Step s{};
   for (int i = 0; i < a.count; ++i) s.layer[i] = a.layers[i];
   s.x = a.x, s.out = a.out, s.cos_sin = a.cos_sin, s.place = a.place;
@@ -161,11 +161,11 @@ Step step_of(const DecoderLayersArgs& a, int64_t& handed) {
   s.units = units * s.splits;
   const auto begin = static_cast<unsigned char*>(a.workspace);
   const auto take = [&](int64_t bytes) {
-    void* const found = begin + handed;
-    handed += (bytes * a.rows * a.count + 255) / 256 * 256;
+    void* const found = begin + published;
+    published += (bytes * a.rows * a.count + 255) / 256 * 256;
     return found;
   };
-  handed = 0;
+  published = 0;
   s.qkv = take(2 * int64_t(a.heads + 2 * a.kv_heads) * a.head_dim);
   s.after_attention = take(2 * int64_t(a.width)), s.after_layer = take(2 * int64_t(a.width));
   s.inner = take(2 * int64_t(a.ffn));
@@ -178,11 +178,12 @@ Step step_of(const DecoderLayersArgs& a, int64_t& handed) {
 FUSESCOPE_KERNEL(const DecoderLayersArgs* args, void* stream) {
   if (const char* why = refuse(*args)) return why;
   const auto on = static_cast<cudaStream_t>(stream);
-  int64_t handed;
-  const Step step = step_of(*args, handed);
+  int64_t published;
+  const Step step = step_of(*args, published);
   auto with = [&](auto zero) {
     using T = decltype(zero);
-    return args->head_dim == 64 ? launch<T, 64>(*args, step, handed, on) : launch<T, 128>(*args, step, handed, on);
+    return args->head_dim == 64 ? launch<T, 64>(*args, step, published, on)
+                                : launch<T, 128>(*args, step, published, on);
   };
   return args->dtype == FS_FLOAT16 ? with(__half{}) : with(__nv_bfloat16{});
 }

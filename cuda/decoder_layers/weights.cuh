@@ -2,9 +2,8 @@
 //
 // A tile is eight outputs of a product; tiles of successive products are dealt to blocks in turn, so that a block's
 // share is even over a layer where it is not within a product. A stage of the ring is up to COLUMNS columns of a tile.
-// One warp asks for them by bulk copies, as far ahead as the ring has room: weights of later products and layers come
-// while activations are still being computed. Bulk copies, because ordinary loads of the same multiprocessor queue up
-// behind asynchronous copies by threads.
+// Producer warps load them by bulk copies, as far ahead as the ring has room: weights of later products and layers come
+// while activations are still being computed.
 #pragma once
 #include "../common/bulk_copy.cuh"
 #include "step.cuh"
@@ -14,8 +13,8 @@ constexpr int COLUMNS = 1024, PIECES = COLUMNS / (32 * WARPS);  // of 32 columns
 constexpr int STAGE_PITCH = COLUMNS * 2 + 64;                   // bytes; as pitch_of() has it
 constexpr int STAGE_BYTES = 8 * STAGE_PITCH, STAGES = 8;
 constexpr int RING_BYTES = STAGES * (STAGE_BYTES + 16);
-constexpr int BRINGERS = 4;   // warps, each of which copies its rows of every tile
-constexpr int IN_FLIGHT = 3;  // stages that are requested and not there: more would only lengthen every other load
+constexpr int PRODUCER_WARPS = 4;  // each copies its rows of every tile
+constexpr int IN_FLIGHT = 3;       // stages that are requested and not there: fewer and more were slower
 
 struct Ring {
   unsigned char* stages;
@@ -31,7 +30,7 @@ struct Ring {
 };
 
 // The stage that comes next, and the parity of the ring's round.
-struct Place {
+struct RingPosition {
   int stage = 0;
   uint32_t parity = 0;
   __device__ __forceinline__ void pass() {
@@ -48,20 +47,21 @@ template <typename T> __device__ __forceinline__ void prefetch_vectors(const Ste
     if (from[i] && at < s.vector[i]) prefetch(static_cast<const T*>(from[i]) + at);
 }
 
-// Fills the ring, and asks for what else a layer needs a layer before: BRINGERS warps. keys(layer): asks for the keys.
-template <typename T, typename Keys>
-__device__ __forceinline__ void bring_weights(const Step& s, const DecoderLayer* layers, const Ring& ring, Keys keys) {
-  constexpr int rows = 8 / BRINGERS;
+// The producer warps: fill the ring, and prefetch what else a layer needs. keys(layer): prefetches the layer's keys.
+template <typename T, typename Keys> __device__ __forceinline__ void produce_weights(const Step& s,
+                                                                                     const DecoderLayer* layers,
+                                                                                     const Ring& ring, Keys keys) {
+  constexpr int rows = 8 / PRODUCER_WARPS;
   const int warp = threadIdx.x / 32 - WARPS, lane = threadIdx.x % 32, row = warp * rows + lane % rows;
   const bool gated_step = s.activation == DECODER_SWIGLU;
-  Place at, arriving;
+  RingPosition at, arriving;
   int turn = 0, requested = 0;
   bool again = false;  // the ring has been full
 #pragma unroll 1
   for (int i = 0; i < 4 * s.layers; ++i) {
     const DecoderLayer& l = layers[i / 4];
     const int next = i ? i / 4 + 1 : 0;
-    if (i % 4 == 0 && warp == BRINGERS - 1 && next < s.layers) prefetch_vectors<T>(s, layers[next]);
+    if (i % 4 == 0 && warp == PRODUCER_WARPS - 1 && next < s.layers) prefetch_vectors<T>(s, layers[next]);
     if (i % 4 == 0) keys(l);
     const void* const of = i % 4 == 0 ? l.qkv : i % 4 == 1 ? l.output : i % 4 == 2 ? l.first : l.second;
     const Shape shape = s.shape[i % 4];

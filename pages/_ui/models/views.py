@@ -168,9 +168,9 @@ def _parts(state: url.State, choice: Choice, look: views.Look | None) -> None:
     )
     elements.chart(fig, look.name("parts"), table)
     elements.note(
-        "From one profiled pass. A graph is divided like the same calls without it; torch.compile's "
-        "kernels by the order of "
-        "GEMMs and attention, so a kernel fused across two parts counts as one of them."
+        "From one profiled pass. A graph is divided like the same calls without it, a decoding step whose "
+        "layers are one launch like its operators one by one, torch.compile's kernels by the order of GEMMs "
+        "and attention, so a kernel fused across two parts counts as one of them."
     )
     for r in rows:
         if r.status == "ok" and not layer_parts.of(r):

@@ -2,7 +2,8 @@
 
 On CUDA the marks are events, and a kernel that waits is queued first, so that the launches run ahead and the
 gaps between them are not counted; on the CPU they are clock readings. A captured mode is measured by the same
-operations launched one by one, a compiled one by the order of its kernels (parts_order.py).
+operations launched one by one, a decoding step whose layers are one launch by its operators, a compiled mode
+by the order of its kernels (parts_order.py).
 """
 
 from __future__ import annotations
