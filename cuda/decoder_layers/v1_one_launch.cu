@@ -110,6 +110,8 @@ const char* refuse(const DecoderLayersArgs& a) {
   if (a.count > MOST_LAYERS) return "unsupported: more than 80 layers in one launch";
   if (a.head_dim != 64 && a.head_dim != 128) return "unsupported: heads that are not 64 or 128 columns";
   if (a.width % 32 || a.ffn % 32) return "unsupported: a width that is not a multiple of 32";
+  if (a.cos_sin && a.rotary % (a.head_dim / 32))
+    return "unsupported: a head that turns by no whole number of elements per thread";
   if (a.heads % a.kv_heads) return "unsupported: query heads that are no multiple of the KV heads";
   if (shared_bytes(a) > MOST_SHARED) return "unsupported: rows that do not fit beside the weights in shared memory";
   if (a.seq_max > INT32_MAX) return "unsupported: caches of more than 2^31 places";
