@@ -101,6 +101,25 @@ def test_the_mark_of_a_row_is_told_with_its_name():
     assert "† busy machine: eager, sdpa<br>" in words(speedup.bars([*busy[:2], *rows[2:]], "eager"))
 
 
+def test_a_case_of_many_keys_is_named_by_those_that_the_others_follow_from():
+    sizes = {"gpt2": (12, 768, 12, 64, 3072), "llama": (32, 4096, 32, 128, 14336)}
+    names = "layers", "width", "heads", "head_dim", "ffn"
+    cases = [
+        {"layer": layer, "batch": batch, **dict(zip(names, sizes[layer])), "cached": cached}
+        for layer, batch, cached in (("gpt2", 1, 512), ("gpt2", 8, 512), ("gpt2", 1, 1000), ("llama", 1, 512))
+    ]
+    base = s.ok("v1", 0.05, 0.05, s.case())
+    rows = [dataclasses.replace(base, case=case) for case in cases]
+    assert list(tables.cases(rows)) == [
+        "layer=gpt2, batch=1, cached=512",
+        "layer=gpt2, batch=8, cached=512",
+        "layer=gpt2, batch=1, cached=1000",
+        "layer=llama, batch=1, cached=512",
+    ]
+    few = [dataclasses.replace(base, case={"rows": n, "cols": 2 * n}) for n in (8, 16)]
+    assert list(tables.cases(few)) == ["rows=8, cols=16", "rows=16, cols=32"]
+
+
 def test_no_record_is_a_sentence_and_not_an_empty_frame():
     assert "No record" in words(speedup.bars([], "eager"))
     assert "No result" in words(accuracy.dots([]))

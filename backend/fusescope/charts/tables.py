@@ -14,6 +14,8 @@ from fusescope.core.machine.conditions import are_unlike, device_of, marks
 from fusescope.core.records import MODES, Record
 from fusescope.core.schema.cases import value, varying_values
 
+_NAMING = 6  # keys that a case may be named by without being shortened
+
 
 def tidy(records: list[Record], baseline: str | None = None) -> pd.DataFrame:
     """One line per record, everything it holds, numbers unrounded: what "download CSV" writes."""
@@ -165,10 +167,27 @@ def varying(records: list[Record]) -> list[str]:
     return list(varying_values([dict(r.case) for r in records]))
 
 
+def _naming(records: list[Record]) -> list[str]:
+    """Of the keys that differ those that a case is named by: where they are many, without those whose value
+    follows from the ones before."""
+    keys = varying(records)
+    if len(keys) <= _NAMING:
+        return keys
+    named: list[str] = []
+    for key in keys:
+        known: dict[tuple, str] = {}
+        for r in records:
+            own = value(r.case, key)
+            if known.setdefault(tuple(value(r.case, k) for k in named), own) != own:
+                named.append(key)
+                break
+    return named
+
+
 def cases(records: list[Record]) -> dict[str, list[Record]]:
     """Records grouped by case, in the order they came; the key names what varies ("seq=512"), or "the
     case", and the device where there are unlike ones."""
-    keys, unlike = varying(records), are_unlike(records)
+    keys, unlike = _naming(records), are_unlike(records)
     groups: dict[str, list[Record]] = {}
     for r in records:
         name = ", ".join(f"{k}={value(r.case, k)}" for k in keys) or "the case"
