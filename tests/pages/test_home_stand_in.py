@@ -1,5 +1,7 @@
 """A model that was not recorded: its own bound, and under its own name the most similar one that was."""
 
+import re
+
 import pytest
 from drawn_page import said, widget
 
@@ -9,6 +11,14 @@ from pages._ui.home import stand_in
 H200 = "NVIDIA H200"
 
 
+def _near(text: str, before: str, expected: float, after: str) -> None:
+    """A bound by the rates that the newest recorded run measured: they differ by half a percent from run to
+    run."""
+    found = re.search(rf"{re.escape(before)}([\d.]+){re.escape(after)}", text)
+    assert found, (before, text)
+    assert float(found[1]) == pytest.approx(expected, rel=0.02)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "says"),
@@ -16,7 +26,7 @@ H200 = "NVIDIA H200"
         (
             {"about": "qwen3-8b", "phase": "decode", "batch": "1", "seq": "4096"},
             (
-                "Whole Qwen 3 8B: not recorded. At batch 1 at most 269 tokens/s",
+                "Whole Qwen 3 8B: not recorded. At batch 1 at most ",
                 "Another model, Llama 3 8B, is the most similar one recorded (parameters 8.03 B instead of "
                 "8.19 B, layers 32 instead of 36, FFN size 14,336 instead of 12,288, vocabulary",
                 "Llama 3 8B, sequence 512 instead of 4,096: fused-int8, 2.89 ms",
@@ -43,6 +53,8 @@ def test_the_most_similar_recorded_model_is_named_as_another(draw, recorded, ask
     assert widget(at.selectbox, "device").value == H200
     for sentence in says:
         assert sentence in said(at.markdown)
+    if asked["about"] == "qwen3-8b":
+        _near(said(at.markdown), "Qwen 3 8B: not recorded. At batch 1 at most ", 269, " tokens/s")
 
 
 @pytest.mark.parametrize(("phase", "stands_in"), [("decode", True), ("prefill", False)])
@@ -64,11 +76,13 @@ def test_no_other_model_stands_in(draw, recorded, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("on", "bound"), [(H200, "takes at least 2.09 ms"), ("AMD EPYC", "No bound: the rates of AMD EPYC in")]
+    ("on", "bound"), [(H200, "takes at least 2."), ("AMD EPYC", "No bound: the rates of AMD EPYC in")]
 )
 def test_a_model_with_no_other_of_its_layers_says_so(draw, recorded, on, bound):
     """ "Whole Whisper small: not recorded." stood there alone."""
     at = draw("app", about="whisper-small-encoder", on=on)
     text = said(at.markdown)
     assert "Whole Whisper small: not recorded." in text and bound in text.partition("Whisper small: ")[2]
+    if on == H200:
+        _near(text.partition("Whisper small: ")[2], "takes at least ", 2.09, " ms")
     assert "Nearest: none. No model with layers of this structure" in said(at.caption)
