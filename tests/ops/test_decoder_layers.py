@@ -18,20 +18,6 @@ SMALL = dict(batch=3, layers=2, width=72, heads=4, kv_heads=2, head_dim=32, ffn=
 TAKEN = dict(width=96, ffn=160, head_dim=64)  # by kernels for 16 bits too
 DTYPES = ops.load(NAME).DTYPES
 KINDS = ("gpt2", "llama", "qwen3")
-OURS = {  # of our layers' weights by their names here
-    "norm1": "norm1.weight",
-    "norm1_bias": "norm1.bias",
-    "qkv": "qkv.weight",
-    "qkv_bias": "qkv.bias",
-    "q_norm": "q_norm.weight",
-    "k_norm": "k_norm.weight",
-    "output": "output.weight",
-    "output_bias": "output.bias",
-    "norm2": "norm2.weight",
-    "norm2_bias": "norm2.bias",
-    "second": "ffn2.weight",
-    "second_bias": "ffn2.bias",
-}
 
 
 def impl_of(device):
@@ -71,17 +57,6 @@ def test_each_key_is_seen_once(cached, device):
         assert tools.does_not_see_each_key_once(impl_of(device), dtype, cached, device=device) is None
 
 
-def _layers(layers: Layers) -> list[dict]:
-    """The weights of our layers as decoder_layers takes them."""
-    gated = layers.config.activation == "silu"
-    first = "gate_up" if gated else "ffn1"
-    names = OURS | {"first": f"{first}.weight", "first_bias": f"{first}.bias"}
-    return [
-        {name: layers.weights.get(f"layers.{i}.{own}") for name, own in names.items()}
-        for i in range(layers.config.layers)
-    ]
-
-
 @pytest.mark.parametrize("name", ["gpt2", "llama-small", "mistral-7b", "qwen2.5-7b", "qwen3-0.6b"])
 def test_a_step_is_that_of_our_layers_and_of_hugging_face(name):
     model, tokens = built(name), 9
@@ -103,7 +78,7 @@ def test_a_step_is_that_of_our_layers_and_of_hugging_face(name):
             right = layers(x, place[:, None], attend)
         out, *written = decoder_layers(
             x,
-            _layers(layers),
+            layers.one_launch.layers,
             *(t.unbind() for t in before),
             layers.angles(place[:, None]),
             place,

@@ -44,3 +44,15 @@ def complete_rows(op: str, parameters: tuple[Parameter, ...], values: Mapping[st
     if values["rows"] * values["cols"] > 1 << 33:
         raise ValueError(f"rows times cols is at most 2^33, not {values['rows']} x {values['cols']}")
     return values
+
+
+def complete_heads(op: str, parameters: tuple[Parameter, ...], values: Mapping[str, Any]) -> dict[str, Any]:
+    """``complete`` for an operator with query heads and KV heads, as many of these as of those where they are
+    left out; ValueError for heads that are no multiple of kv_heads."""
+    values = complete(op, parameters, values, text=True)
+    values["kv_heads"] = values["kv_heads"] or values["heads"]
+    if values["heads"] % values["kv_heads"]:
+        raise ValueError(
+            f"heads must be a multiple of kv_heads; {values['heads']} is not one of {values['kv_heads']}"
+        )
+    return values

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fusescope.core.schema import Parameter, complete
+from fusescope.core.schema import Parameter
 from fusescope.ops.base import Cost, Tolerance
-from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF
+from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, complete_heads
 
 NAME = "decoder_layers"
 KINDS = {
@@ -64,15 +64,8 @@ _ROOM = 64  # places of a cache are a multiple of this
 
 
 def validate(values: Mapping[str, Any]) -> dict[str, Any]:
-    values = complete(NAME, PARAMETERS, values, text=True)
-    values = values | {
-        "kv_heads": values["kv_heads"] or values["heads"],
-        "ffn": values["ffn"] or 4 * values["width"],
-    }
-    if values["heads"] % values["kv_heads"]:
-        raise ValueError(
-            f"heads is a multiple of kv_heads; {values['heads']} is not one of {values['kv_heads']}"
-        )
+    values = complete_heads(NAME, PARAMETERS, values)
+    values["ffn"] = values["ffn"] or 4 * values["width"]
     if values["head_dim"] % 2:
         raise ValueError(f"head_dim is even, not {values['head_dim']}")
     return values

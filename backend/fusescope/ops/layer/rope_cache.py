@@ -3,11 +3,11 @@ what stands between the QKV product and attention in a decoder."""
 
 from __future__ import annotations
 
-from fusescope.core.schema import Parameter, complete
+from fusescope.core.schema import Parameter
 from fusescope.kernels import register_fakes
 from fusescope.ops.base import Cost, Tolerance
 from fusescope.ops.common import rope
-from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF
+from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, complete_heads
 from fusescope.ops.common.peers import torch_peers
 from fusescope.ops.common.tensors import generator_for, in_one, random_tensor
 
@@ -78,15 +78,8 @@ TOLERANCE = {d: tolerance({}, d) for d in DTYPES}
 
 
 def validate(values):
-    values = complete(NAME, PARAMETERS, values, text=True)
-    values = values | {
-        "kv_heads": values["kv_heads"] or values["heads"],
-        "seq_max": values["seq_max"] or max(512, values["tokens"]),
-    }
-    if values["heads"] % values["kv_heads"]:
-        raise ValueError(
-            f"heads is a multiple of kv_heads; {values['heads']} is not one of {values['kv_heads']}"
-        )
+    values = complete_heads(NAME, PARAMETERS, values)
+    values["seq_max"] = values["seq_max"] or max(512, values["tokens"])
     if values["head_dim"] % 2:
         raise ValueError(f"head_dim is even, not {values['head_dim']}")
     if values["tokens"] > values["seq_max"]:

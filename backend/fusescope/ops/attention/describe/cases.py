@@ -7,10 +7,11 @@ import math
 from functools import lru_cache
 
 from fusescope import masks
-from fusescope.core.schema import Parameter, complete, size
+from fusescope.core.schema import Parameter, size
 from fusescope.core.score import parse, tables_of
 from fusescope.masks import layout
 from fusescope.ops.base import Cost, Tolerance
+from fusescope.ops.common import cases as common
 
 
 def score_text(text: str) -> str:
@@ -98,14 +99,9 @@ def tolerance(values, dtype):
 
 
 def complete_heads(op: str, parameters: tuple[Parameter, ...], values) -> dict:
-    """The case of an attention operator, kv_heads filled in. ValueError as of ``schema.complete``, for heads
-    that are no multiple of kv_heads, and for a head size that is no multiple of 8."""
-    case = complete(op, parameters, values, text=True)
-    case["kv_heads"] = case["kv_heads"] or case["heads"]
-    if case["heads"] % case["kv_heads"]:
-        raise ValueError(
-            f"heads must be a multiple of kv_heads; {case['heads']} is not one of {case['kv_heads']}"
-        )
+    """The case of an attention operator, kv_heads filled in. ValueError as of ``cases.complete_heads``, and
+    for a head size that is no multiple of 8."""
+    case = common.complete_heads(op, parameters, values)
     if case["head_dim"] % 8:
         raise ValueError(f"head_dim must be a multiple of 8 from 32 to 256, not {case['head_dim']}")
     return case
