@@ -153,7 +153,7 @@ void decoder_layers(StableIValue* stack, uint64_t, uint64_t) {
   args.rows = int32_t(size[0]), args.width = int32_t(size[dim - 1]);
   args.heads = int32_t(heads), args.kv_heads = int32_t(kv_heads);
   args.activation = activation_of(activation.view());
-  args.eps = float(eps), args.dtype = dtype_of(x);
+  args.eps = float(eps), args.dtype = dtype_of(x), args.weights = kDecoderAsX;
   take_form(args, k_caches[0]);
   STD_TORCH_CHECK(heads * args.head_dim < most, "unsupported: heads of 2^24 or more elements in all");
   take_angles(args, cos_sin, x);

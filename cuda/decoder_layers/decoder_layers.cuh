@@ -8,8 +8,10 @@
 //   x = x + act(b first^T + bias) second^T + bias
 // A norm with a bias is LayerNorm, without one RMSNorm. SwiGLU: the first half of first's rows are the gate's.
 // What is written down between two of these is rounded to the storage type: norms, q, k, v (turned and not), context,
-// both sums x, and the activated product (of gate and up each, too). Sums are in fp32.
+// both sums x, and the activated product (of gate and up each, too). Sums are in fp32. Of matrices in 8 bits a product
+// is scale_n * (a . weight_n) + bias_n, the scale in fp32.
 #pragma once
+#include "../common/eight_bit.h"
 #include "../common/interface.h"
 
 enum DecoderActivation { DECODER_GELU_ERF = 0, DECODER_GELU_TANH = 1, DECODER_SWIGLU = 2 };
@@ -23,7 +25,8 @@ struct DecoderLayer {
   const void *norm2, *norm2_bias;    // width
   const void *first, *first_bias;    // ffn x width; SwiGLU: 2 ffn x width, gate then up
   const void *second, *second_bias;  // width x ffn
-  void *k_cache, *v_cache;           // (rows, kv_heads, seq_max, head_dim), with the steps of cache_step
+  const float *qkv_scales, *output_scales, *first_scales, *second_scales;  // of each output; all or none
+  void *k_cache, *v_cache;  // (rows, kv_heads, seq_max, head_dim), with the steps of cache_step
 };
 
 struct DecoderLayersArgs {
@@ -40,9 +43,11 @@ struct DecoderLayersArgs {
   int32_t rows, width, heads, kv_heads, head_dim, rotary, ffn;  // >= 1; rotary >= 0, even, <= head_dim
   int32_t activation;                                           // DecoderActivation
   float eps;
-  int32_t dtype;  // FusescopeDtype of all but cos_sin and place
+  int32_t dtype;    // FusescopeDtype of all but matrices with scales, cos_sin, scales and place
+  int32_t weights;  // WeightFormat of qkv, output, first and second; kDecoderAsX: of dtype
 };
 
+constexpr int32_t kDecoderAsX = -1;
 constexpr int kDecoderSplits = 8;  // of a sequence's keys, at most
 
 // Bytes of the largest workspace that a kernel takes: of every layer q, k and v, partial sums of attention, the two

@@ -106,6 +106,7 @@ int shared_bytes(const DecoderLayersArgs& a) {
 
 const char* refuse(const DecoderLayersArgs& a) {
   if (a.dtype == FS_FLOAT32) return "unsupported: float32 (all layers in one launch are float16 and bfloat16)";
+  if (a.weights != kDecoderAsX) return "unsupported: weights in 8 bits";
   if (a.rows > MOST_ROWS) return "unsupported: more than 8 sequences in one launch of all layers";
   if (a.count > MOST_LAYERS) return "unsupported: more than 80 layers in one launch";
   if (a.head_dim != 64 && a.head_dim != 128) return "unsupported: heads that are not 64 or 128 columns";

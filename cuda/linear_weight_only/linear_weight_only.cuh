@@ -2,9 +2,9 @@
 //
 // A weight is an int8 or an e4m3 number; row n of the matrix has one fp32 scale.
 #pragma once
+#include "../common/eight_bit.h"
 #include "../common/interface.h"
 
-enum WeightFormat { WEIGHT_INT8 = 0, WEIGHT_E4M3 = 1 };
 enum WeightOnlyActivation { WEIGHT_ONLY_NONE = 0, WEIGHT_ONLY_GELU_ERF = 1, WEIGHT_ONLY_GELU_TANH = 2 };
 
 struct LinearWeightOnlyArgs {

@@ -2,9 +2,10 @@
 // instance.
 #pragma once
 #include "../common/device.cuh"
+#include "../common/eight_bit.cuh"
 #include "../common/gelu.h"
 #include "../common/load_once.cuh"
-#include "eight_bit.cuh"
+#include "linear_weight_only.cuh"
 
 namespace {
 

@@ -2,9 +2,10 @@
 #pragma once
 #include <stdint.h>
 
-#include "../common/launch.cuh"
-#include "../common/mma.cuh"
-#include "linear_weight_only.cuh"
+#include "e4m3.cuh"
+#include "eight_bit.h"
+#include "launch.cuh"
+#include "mma.cuh"
 
 namespace {
 
@@ -16,23 +17,6 @@ __device__ __forceinline__ void int8_to_half(uint32_t word, uint32_t (&two)[2]) 
   const uint32_t u = word ^ 0x80808080u;
   two[0] = as_bits(__hsub2(as_half2(__byte_perm(u, 0x64646464u, 0x4140)), as_half2(0x64806480u)));
   two[1] = as_bits(__hsub2(as_half2(__byte_perm(u, 0x64646464u, 0x4342)), as_half2(0x64806480u)));
-}
-
-// e4m3 as fp16: one instruction for two since sm_89. Before, sign, exponent and fraction go to their places and the
-// other bias of the exponent is a factor of 2^8, which makes subnormal numbers normal too; 0x7f is NaN.
-__device__ __forceinline__ void e4m3_to_half(uint32_t word, uint32_t (&two)[2]) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(two[0]) : "h"(uint16_t(word)));
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(two[1]) : "h"(uint16_t(word >> 16)));
-#else
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const uint32_t wide = __byte_perm(word, 0, i ? 0x3424 : 0x1404);  // each byte above a zero byte
-    const uint32_t size = (wide & 0x7f007f00u) >> 1, nan = (size + 0x00800080u) & 0x40004000u;
-    const uint32_t bits = (wide & 0x80008000u) | size | nan | (nan - (nan >> 14));
-    two[i] = as_bits(__hmul2(as_half2(bits), as_half2(0x5c005c00u)));
-  }
-#endif
 }
 
 template <int Format> __device__ __forceinline__ void four_floats(uint32_t word, float (&f)[4]) {
