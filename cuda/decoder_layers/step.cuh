@@ -10,6 +10,7 @@ namespace decoder {
 constexpr int THREADS = 256, WARPS = THREADS / 32;  // of the consumer warps; the producer warps come after them
 constexpr int MOST_ROWS = 8;                        // sequences
 constexpr int MOST_LAYERS = 80;                     // their pointers are parameters of the kernel
+constexpr int VECTORS = 18;                         // norms, biases and scales of a layer, at its beginning
 constexpr int SCRATCH = 16 << 10, MOST_SHARED = 227 << 10;
 
 struct Shape {
@@ -33,15 +34,18 @@ struct Step {
   int64_t cache_step[3], seq_max;
   Shape shape[4];  // of the products of a layer
   Divisor heads_of{1}, eights_of_width{1}, eights_of_ffn{1};
-  int vector[14];  // elements of the norms and biases of a layer, in the order of DecoderLayer; 0 for all else
+  int vector[VECTORS];  // size of each, in 16 bits; 0 for what is none
   int layers, rows, width, heads, kv_heads, rotary, ffn, activation;
   int splits, units, unit_heads, log_head_warps;  // of attention; warps of a head, as a power of two
   float eps, inverse_width, scale;                // scale: of scores, times log2(e)
 };
 
 // From one row in shared memory to the next, in elements: eight lanes that read 16 bytes each of two rows meet no bank
-// twice.
-inline int pitch_of(int terms) { return terms % 64 ? terms : terms + 32; }
+// twice. With weights in 8 bits every second 16 bytes are read at once.
+inline int pitch_of(int terms, bool eight_bits) {
+  if (eight_bits) return terms + 8;
+  return terms % 64 ? terms : terms + 32;
+}
 
 // Sixteen bytes as eight numbers.
 template <typename T> __device__ __forceinline__ void widen(float (&to)[8], const uint32_t (&from)[4]) {

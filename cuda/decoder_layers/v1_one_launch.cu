@@ -22,9 +22,9 @@ struct Shared {
 constexpr int RING_END = (RING_BYTES + 127) / 128 * 128, LAYERS_BEGIN = RING_END + SCRATCH + int(sizeof(Shared));
 static_assert(LAYERS_BEGIN % 16 == 0 && sizeof(DecoderLayer) % 16 == 0);
 
-template <typename T, int HeadDim> __device__ __forceinline__ void compute(const Step& s, const DecoderLayer* layers,
-                                                                           const Ring& ring, float* scratch,
-                                                                           Shared& shared, T* rows) {
+template <typename T, int HeadDim, int Format>
+__device__ __forceinline__ void compute(const Step& s, const DecoderLayer* layers, const Ring& ring, float* scratch,
+                                        Shared& shared, T* rows) {
   Attention<T, HeadDim> attention(s, scratch, shared.place, shared.used);
   RingPosition at;
   int turn = 0;
@@ -43,6 +43,7 @@ template <typename T, int HeadDim> __device__ __forceinline__ void compute(const
       Finish<T> finish;
       finish.activated = p == 2, finish.activation = s.activation;
       finish.bias = vector(p == 0 ? l.qkv_bias : p == 1 ? l.output_bias : p == 2 ? l.first_bias : l.second_bias);
+      finish.scales = p == 0 ? l.qkv_scales : p == 1 ? l.output_scales : p == 2 ? l.first_scales : l.second_scales;
       finish.residual = p == 1 ? x : p == 3 ? middle : nullptr;
       finish.out = p == 0 ? qkv : p == 1 ? middle : p == 2 ? inner : after;
       finish.width = p == 0 ? shape.tiles * 8 : p == 2 ? s.ffn : s.width;
@@ -58,7 +59,7 @@ template <typename T, int HeadDim> __device__ __forceinline__ void compute(const
                    shape.pitch);
         if (p < 3) norm.run(rows, shape.pitch, shared.moments);
       }
-      product(ring, at, rows, scratch, s.rows, shape, finish, turn);
+      product<T, Format>(ring, at, rows, scratch, s.rows, shape, finish, turn);
       turn = next_turn(turn, shape);
       if (p == 0) attention.run(l, qkv, context, sizes);
     }
@@ -69,7 +70,7 @@ template <typename T, int HeadDim> __device__ __forceinline__ void compute(const
   }
 }
 
-template <typename T, int HeadDim>
+template <typename T, int HeadDim, int Format>
 __global__ void __launch_bounds__(THREADS + 32 * PRODUCER_WARPS, 1) decoder_layers_one_launch(
     const __grid_constant__ Step s) {
   extern __shared__ __align__(128) unsigned char memory[];
@@ -89,9 +90,9 @@ __global__ void __launch_bounds__(THREADS + 32 * PRODUCER_WARPS, 1) decoder_laye
     reinterpret_cast<uint64_t*>(layers)[i] = reinterpret_cast<const uint64_t*>(s.layer)[i];
   __syncthreads();
   if (threadIdx.x < THREADS)
-    return compute<T, HeadDim>(s, layers, ring, scratch, shared, reinterpret_cast<T*>(layers + s.layers));
+    return compute<T, HeadDim, Format>(s, layers, ring, scratch, shared, reinterpret_cast<T*>(layers + s.layers));
   Attention<T, HeadDim> attention(s, scratch, shared.place, shared.used);
-  produce_weights<T>(s, layers, ring, [&](const DecoderLayer& layer) {
+  produce_weights<T, Format>(s, layers, ring, [&](const DecoderLayer& layer) {
     attention.prefetch_keys(layer, threadIdx.x - THREADS, 32 * PRODUCER_WARPS);
   });
 }
@@ -106,7 +107,6 @@ int shared_bytes(const DecoderLayersArgs& a) {
 
 const char* refuse(const DecoderLayersArgs& a) {
   if (a.dtype == FS_FLOAT32) return "unsupported: float32 (all layers in one launch are float16 and bfloat16)";
-  if (a.weights != kDecoderAsX) return "unsupported: weights in 8 bits";
   if (a.rows > MOST_ROWS) return "unsupported: more than 8 sequences in one launch of all layers";
   if (a.count > MOST_LAYERS) return "unsupported: more than 80 layers in one launch";
   if (a.head_dim != 64 && a.head_dim != 128) return "unsupported: heads that are not 64 or 128 columns";
@@ -128,9 +128,9 @@ const char* refuse(const DecoderLayersArgs& a) {
   return vectors ? nullptr : "unsupported: tensors that are no 16-byte vectors";
 }
 
-template <typename T, int HeadDim>
+template <typename T, int HeadDim, int Format>
 const char* launch(const DecoderLayersArgs& a, const Step& step, int64_t published, cudaStream_t stream) {
-  constexpr auto kernel = decoder_layers_one_launch<T, HeadDim>;
+  constexpr auto kernel = decoder_layers_one_launch<T, HeadDim, Format>;
   if (const char* why = allow_shared<kernel>(MOST_SHARED)) return why;
   return cooperative::launch(kernel, cooperative::most_blocks(), THREADS + 32 * PRODUCER_WARPS, shared_bytes(a), stream,
                              a.workspace, published, step);
@@ -149,11 +149,14 @@ Step step_of(const DecoderLayersArgs& a, int64_t& published) {
   const int outputs[] = {inner + 2 * a.kv_heads * a.head_dim, a.width, first, a.width};
   const int terms[] = {a.width, inner, a.width, a.ffn};
   for (int i = 0; i < 4; ++i)
-    s.shape[i] = {terms[i], outputs[i] / 8, outputs[i] / 8 % cooperative::most_blocks(), pitch_of(terms[i])};
+    s.shape[i] = {terms[i], outputs[i] / 8, outputs[i] / 8 % cooperative::most_blocks(),
+                  pitch_of(terms[i], a.weights != kDecoderAsX)};
   s.heads_of = Divisor(a.heads), s.eights_of_width = Divisor(a.width / 8), s.eights_of_ffn = Divisor(a.ffn / 8);
   s.inverse_width = 1.0f / float(a.width);
-  const int vectors[] = {a.width, a.width, 0, outputs[0], 0, 0, 0, a.width, a.width, a.width, 0, first, 0, a.width};
-  for (int i = 0; i < 14; ++i) s.vector[i] = vectors[i];
+  const int vectors[] = {a.width,        a.width,     0,         outputs[0], 0,     0, 0,
+                         a.width,        a.width,     a.width,   0,          first, 0, a.width,
+                         2 * outputs[0], 2 * a.width, 2 * first, 2 * a.width};
+  for (int i = 0; i < VECTORS; ++i) s.vector[i] = vectors[i];
   const int group = a.heads / a.kv_heads;
   s.unit_heads = 1, s.log_head_warps = 3;
   static_assert(WARPS == 8);
@@ -183,10 +186,16 @@ FUSESCOPE_KERNEL(const DecoderLayersArgs* args, void* stream) {
   const auto on = static_cast<cudaStream_t>(stream);
   int64_t published;
   const Step step = step_of(*args, published);
-  auto with = [&](auto zero) {
+  const int format = args->weights;
+  auto with = [&](auto zero, auto head_dim) {
     using T = decltype(zero);
-    return args->head_dim == 64 ? launch<T, 64>(*args, step, published, on)
-                                : launch<T, 128>(*args, step, published, on);
+    if (format == WEIGHT_INT8) return launch<T, head_dim, WEIGHT_INT8>(*args, step, published, on);
+    if (format == WEIGHT_E4M3) return launch<T, head_dim, WEIGHT_E4M3>(*args, step, published, on);
+    return launch<T, head_dim, kDecoderAsX>(*args, step, published, on);
   };
-  return args->dtype == FS_FLOAT16 ? with(__half{}) : with(__nv_bfloat16{});
+  auto of = [&](auto zero) {
+    return args->head_dim == 64 ? with(zero, std::integral_constant<int, 64>{})
+                                : with(zero, std::integral_constant<int, 128>{});
+  };
+  return args->dtype == FS_FLOAT16 ? of(__half{}) : of(__nv_bfloat16{});
 }
