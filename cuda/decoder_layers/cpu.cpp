@@ -213,6 +213,7 @@ template <typename T> struct Decoder {
 }  // namespace
 
 FUSESCOPE_KERNEL(const DecoderLayersArgs* args, void*) {
+  if (args->weights != kDecoderAsX) return "unsupported: weights in 8 bits";
   return dispatch(args->dtype, [&](auto zero) -> const char* {
     Decoder<decltype(zero)>{*args}.run();
     return nullptr;
