@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 from fusescope.ops.common.cases import BYTES, check_tensors
 from fusescope.ops.decoder.describe import NAME
+from fusescope.ops.layer.linear_weight_only import dequantised
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "swiglu")
 MATRICES = ("qkv", "output", "first", "second")
 """The weights that may be in 8 bits, each with ``<name>_scales`` then."""
+SCALES = tuple(f"{name}_scales" for name in MATRICES)
 EIGHT_BITS = ("int8", "float8_e4m3fn")
 _NEEDED = ("norm1", "qkv", "output", "norm2", "first", "second")
 
@@ -37,6 +39,13 @@ class DecoderLayer(NamedTuple):
     output_scales: Any = None
     first_scales: Any = None
     second_scales: Any = None
+
+    def dequantised(self, dtype) -> DecoderLayer:
+        """Matrices of 8 bits times their scales, rounded once to a floating dtype; itself without scales."""
+        if self.qkv_scales is None:
+            return self
+        wide = {n: dequantised(getattr(self, n), getattr(self, f"{n}_scales"), dtype) for n in MATRICES}
+        return self._replace(**wide, **dict.fromkeys(SCALES))
 
 
 def layers_of(layers: Sequence[DecoderLayer | Mapping[str, Any]]) -> list[DecoderLayer]:
@@ -112,7 +121,7 @@ def _check_formats(x, i: int, layer: DecoderLayer, first: DecoderLayer) -> None:
     """Matrices are of one dtype, x's or of 8 bits; these have scales, those have none."""
     import torch
 
-    for name in (*MATRICES, *(f"{name}_scales" for name in MATRICES)):
+    for name in (*MATRICES, *SCALES):
         t = getattr(layer, name)
         if t is not None and not isinstance(t, torch.Tensor):
             raise TypeError(f"{NAME} takes tensors; {name} of layer {i} is {type(t).__name__}")
