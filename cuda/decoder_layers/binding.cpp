@@ -2,9 +2,10 @@
 // Tensor(b!)[] v_caches, Tensor? cos_sin, Tensor places, int heads, int kv_heads, str activation, float eps, str impl)
 // -> Tensor, of x's shape (rows, width) or (rows, 1, width).
 //
-// weights: kWeights a layer, in the order of DecoderLayer; a tensor without elements where there is none of it. Nothing
-// is copied: what a kernel takes as dense must be contiguous. Everything is checked here, because the operator is
-// called without checks in Python before it.
+// weights: kWeights a layer, in the order of DecoderLayer; a tensor without elements where there is none of it. All
+// matrices of all layers are of one dtype: x's, or int8 or float8_e4m3fn with scales. Nothing is copied: what a kernel
+// takes as dense must be contiguous. Everything is checked here, because the operator is called without checks in
+// Python before it.
 #include <cmath>
 
 #include "../common/handle.h"
@@ -13,7 +14,7 @@
 namespace {
 using namespace fusescope;
 
-constexpr size_t kWeights = 14;
+constexpr size_t kWeights = 18, kQkv = 2, kSecond = 12;
 constexpr int64_t kAlignment = 256;  // of the workspace
 
 int32_t activation_of(std::string_view name) {
@@ -23,37 +24,64 @@ int32_t activation_of(std::string_view name) {
   STD_TORCH_CHECK(false, "activation is gelu, gelu_tanh or swiglu");
 }
 
-bool is_alike(const Handle& t, const Handle& x) {
-  return t.dtype() == x.dtype() && t.device_type() == x.device_type() && t.device_index() == x.device_index();
+int32_t format_of(const Handle& matrix, const Handle& x) {
+  const int32_t dtype = matrix.dtype();
+  if (dtype == aoti_torch_dtype_int8()) return WEIGHT_INT8;
+  if (dtype == aoti_torch_dtype_float8_e4m3fn()) return WEIGHT_E4M3;
+  STD_TORCH_CHECK(dtype == x.dtype(), "a matrix of a layer is of x's dtype, int8 or float8_e4m3fn");
+  return kDecoderAsX;
 }
+
+bool is_beside(const Handle& t, const Handle& x) {
+  return t.device_type() == x.device_type() && t.device_index() == x.device_index();
+}
+
+bool is_alike(const Handle& t, const Handle& x) { return t.dtype() == x.dtype() && is_beside(t, x); }
 
 // The weights of one layer, which are read in the order of DecoderLayer.
 class Weights {
  public:
-  Weights(const std::vector<Handle>& all, size_t layer, const Handle& x) : next_(&all[layer * kWeights]), x_(x) {}
+  // matrices: the dtype of all of them.
+  Weights(const Handle* first, const Handle& x, int32_t matrices) : next_(first), x_(x), matrices_(matrices) {}
 
   const void* vector(const char* name, int64_t size) {
-    return checked(name, next_->dim() == 1 && next_->numel() == size, "a vector of ", size);
+    STD_TORCH_CHECK(is_vector(size, x_.dtype()), name, " of a layer is a vector of ", size,
+                    ", contiguous, of x's dtype and device");
+    return (next_++)->data();
   }
   const void* optional_vector(const char* name, int64_t size) {
-    if (next_->numel() > 0) return vector(name, size);
-    ++next_;
-    return nullptr;
+    return next_->numel() > 0 ? vector(name, size) : nothing();
   }
   const void* matrix(const char* name, int64_t outputs, int64_t terms) {
-    return checked(name, next_->dim() == 2 && next_->sizes()[0] == outputs && next_->sizes()[1] == terms,
-                   "a matrix of ", outputs, " x ", terms);
+    STD_TORCH_CHECK(next_->dim() == 2 && next_->sizes()[0] == outputs && next_->sizes()[1] == terms &&
+                        next_->contiguous() && next_->dtype() == matrices_ && is_beside(*next_, x_),
+                    name, " of a layer is a matrix of ", outputs, " x ", terms,
+                    ", contiguous, on x's device, of the dtype that all matrices of all layers have");
+    return (next_++)->data();
+  }
+  const float* scales(const char* name, int64_t outputs) {
+    if (matrices_ == x_.dtype()) {
+      STD_TORCH_CHECK(next_->numel() == 0, name, " of a layer is for matrices of int8 or float8_e4m3fn");
+      return static_cast<const float*>(nothing());
+    }
+    STD_TORCH_CHECK(is_vector(outputs, aoti_torch_dtype_float32()), name, " of a layer is a vector of ", outputs,
+                    ", contiguous, of float32, on x's device");
+    return static_cast<const float*>((next_++)->data());
   }
 
  private:
-  template <typename... Text> const void* checked(const char* name, bool fits, const Text&... form) {
-    STD_TORCH_CHECK(fits && next_->contiguous() && is_alike(*next_, x_), name, " of a layer is ", form...,
-                    ", contiguous, of x's dtype and device");
-    return (next_++)->data();
+  bool is_vector(int64_t size, int32_t dtype) const {
+    return next_->dim() == 1 && next_->numel() == size && next_->contiguous() && next_->dtype() == dtype &&
+           is_beside(*next_, x_);
+  }
+  const void* nothing() {
+    ++next_;
+    return nullptr;
   }
 
   const Handle* next_;
   const Handle& x_;
+  const int32_t matrices_;
 };
 
 // Sizes and steps that all caches have in common; a dimension of one element has no step.
@@ -83,15 +111,16 @@ std::vector<DecoderLayer> layers_of(DecoderLayersArgs& args, const std::vector<H
                                     const Handle& x) {
   const int64_t width = args.width, dim = args.head_dim;
   const int64_t inner = args.heads * dim, packed = inner + 2 * args.kv_heads * dim;
-  const Handle& second = weights[kWeights - 2];
+  const Handle& second = weights[kSecond];
   STD_TORCH_CHECK(second.dim() == 2 && second.sizes()[1] >= 1 && second.sizes()[1] < (int64_t(1) << 30),
                   "second of a layer is a matrix of width x ffn");
   const int64_t ffn = second.sizes()[1], first = args.activation == DECODER_SWIGLU ? 2 * ffn : ffn;
   args.ffn = int32_t(ffn);
+  args.weights = format_of(weights[kQkv], x);
   std::vector<DecoderLayer> layers(k_caches.size());
   for (size_t i = 0; i < layers.size(); ++i) {
     DecoderLayer& layer = layers[i];
-    Weights next(weights, i, x);
+    Weights next(&weights[i * kWeights], x, weights[kQkv].dtype());
     layer.norm1 = next.vector("norm1", width);
     layer.norm1_bias = next.optional_vector("norm1_bias", width);
     layer.qkv = next.matrix("qkv", packed, width);
@@ -107,6 +136,10 @@ std::vector<DecoderLayer> layers_of(DecoderLayersArgs& args, const std::vector<H
     layer.first_bias = next.optional_vector("first_bias", first);
     layer.second = next.matrix("second", width, ffn);
     layer.second_bias = next.optional_vector("second_bias", width);
+    layer.qkv_scales = next.scales("qkv_scales", packed);
+    layer.output_scales = next.scales("output_scales", width);
+    layer.first_scales = next.scales("first_scales", first);
+    layer.second_scales = next.scales("second_scales", width);
     layer.k_cache = cache_of(k_caches[i], args, x);
     layer.v_cache = cache_of(v_caches[i], args, x);
   }
@@ -116,8 +149,7 @@ std::vector<DecoderLayer> layers_of(DecoderLayersArgs& args, const std::vector<H
 void take_angles(DecoderLayersArgs& args, const Handle& cos_sin, const Handle& x) {
   if (!cos_sin) return;
   const int64_t dim = cos_sin.dim(), rotary = dim >= 1 ? cos_sin.sizes()[dim - 1] : 0;
-  STD_TORCH_CHECK(cos_sin.dtype() == aoti_torch_dtype_float32() && cos_sin.contiguous() &&
-                      cos_sin.device_type() == x.device_type() && cos_sin.device_index() == x.device_index() &&
+  STD_TORCH_CHECK(cos_sin.dtype() == aoti_torch_dtype_float32() && cos_sin.contiguous() && is_beside(cos_sin, x) &&
                       rotary % 2 == 0 && rotary >= 2 && rotary <= args.head_dim &&
                       cos_sin.numel() == args.rows * rotary,
                   "cos_sin is float32 (rows, rotary), contiguous, on x's device, rotary even and at most head_dim");
@@ -146,20 +178,19 @@ void decoder_layers(StableIValue* stack, uint64_t, uint64_t) {
   STD_TORCH_CHECK(eps >= 0 && std::isfinite(eps), "eps is a finite number, at least 0");
   STD_TORCH_CHECK(!k_caches.empty() && v_caches.size() == k_caches.size() && k_caches.size() < (size_t(1) << 16) &&
                       weights.size() == kWeights * k_caches.size(),
-                  "a layer has ", kWeights, " weights and two caches, and there is at least one");
+                  "a layer has ", kWeights, " weights and scales and two caches, and there is at least one");
   DecoderLayersArgs args{};
   args.x = x.data();
   args.count = int32_t(k_caches.size());
   args.rows = int32_t(size[0]), args.width = int32_t(size[dim - 1]);
   args.heads = int32_t(heads), args.kv_heads = int32_t(kv_heads);
   args.activation = activation_of(activation.view());
-  args.eps = float(eps), args.dtype = dtype_of(x), args.weights = kDecoderAsX;
+  args.eps = float(eps), args.dtype = dtype_of(x);
   take_form(args, k_caches[0]);
   STD_TORCH_CHECK(heads * args.head_dim < most, "unsupported: heads of 2^24 or more elements in all");
   take_angles(args, cos_sin, x);
   STD_TORCH_CHECK(places.dtype() == aoti_torch_dtype_int64() && places.dim() == 1 && places.numel() == args.rows &&
-                      places.contiguous() && places.device_type() == x.device_type() &&
-                      places.device_index() == x.device_index(),
+                      places.contiguous() && is_beside(places, x),
                   "places is a contiguous int64 tensor (rows,) on x's device");
   args.place = static_cast<const int64_t*>(places.data());
   const std::vector<DecoderLayer> layers = layers_of(args, weights, k_caches, v_caches, x);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "../common/cpu_block.h"
+#include "../common/cpu_eight_bit.h"
 #include "../common/cpu_norm.h"
 #include "../common/cpu_softmax.h"
 #include "../common/gelu.h"
@@ -50,19 +51,30 @@ void norm_row(const float* x, const float* weight, const float* bias, float* out
   rounded<T>(out, cols);
 }
 
-// out = x weight^T + bias in fp32, not rounded.
-template <typename T> void product(const Matrix& x, const void* weight, const void* bias, const Matrix& out) {
+// What a product multiplies with; no scales where format is kDecoderAsX.
+struct Linear {
+  const void *weight, *bias;
+  const float* scales;
+  int32_t format;
+};
+
+// out = scales (x weight^T) + bias in fp32, not rounded.
+template <typename T> void product(const Matrix& x, const Linear& with, const Matrix& out) {
   const int64_t terms = x.cols, rows = x.rows();
-  const bool direct = sizeof(T) == 4 && terms == x.width;
-  const Widened<T> shift(bias, out.cols);
+  const bool as_x = with.format == kDecoderAsX, direct = as_x && sizeof(T) == 4 && terms == x.width;
+  const Widened<T> shift(with.bias, out.cols);
 #pragma omp parallel if (out.cols * terms > 8192)
   {
     const Matrix packed(1, terms);
 #pragma omp for schedule(static)
     for (int64_t o = 0; o < out.cols; ++o) {
-      const T* from = static_cast<const T*>(weight) + o * terms;
-      const float* w = direct ? reinterpret_cast<const float*>(from) : packed.row(0);
-      if (!direct) widen(from, packed.row(0), terms);
+      const float *w = packed.row(0), scale = as_x ? 1.f : with.scales[o], bias = with.bias ? shift.data[o] : 0.f;
+      if (direct)
+        w = static_cast<const float*>(with.weight) + o * terms;
+      else if (as_x)
+        widen(static_cast<const T*>(with.weight) + o * terms, packed.row(0), terms);
+      else
+        widen_weights(static_cast<const uint8_t*>(with.weight) + o * terms, packed.row(0), terms, with.format);
       for (int64_t r = 0; r < rows; r += kRows) {
         const int count = int(std::min<int64_t>(kRows, rows - r));
         with_blocks(count, [&](auto most) {
@@ -71,7 +83,7 @@ template <typename T> void product(const Matrix& x, const void* weight, const vo
             const Block here = load(w + i);
             for (int n = 0; n < most; ++n) sum[n] += here * load(x.row(r + n) + i);
           }
-          for (int n = 0; n < most; ++n) out.row(r + n)[o] = total(sum[n]) + (bias ? shift.data[o] : 0.f);
+          for (int n = 0; n < most; ++n) out.row(r + n)[o] = total(sum[n]) * scale + bias;
         });
       }
     }
@@ -103,8 +115,8 @@ template <typename T> struct Decoder {
     for (int64_t r = 0; r < a.rows; ++r) norm_row<T>(x.row(r), scale.data, shift.data, normed.row(r), a.width, a.eps);
   }
 
-  void add(const Matrix& from, const void* weight, const void* bias) const {
-    product<T>(from, weight, bias, sums);
+  void add(const Matrix& from, const Linear& with) const {
+    product<T>(from, with, sums);
     for (int64_t r = 0; r < a.rows; ++r) {
       for (int64_t j = 0; j < a.width; ++j) x.row(r)[j] += sums.row(r)[j];
       rounded<T>(x.row(r), a.width);
@@ -193,16 +205,16 @@ template <typename T> struct Decoder {
     for (int32_t i = 0; i < a.count; ++i) {
       const DecoderLayer& layer = a.layers[i];
       norm(layer.norm1, layer.norm1_bias);
-      product<T>(normed, layer.qkv, layer.qkv_bias, packed);
+      product<T>(normed, {layer.qkv, layer.qkv_bias, layer.qkv_scales, a.weights}, packed);
       place_heads(layer);
 #pragma omp parallel for schedule(dynamic) if (a.rows * a.kv_heads > 1)
       for (int64_t task = 0; task < a.rows * a.kv_heads; ++task)
         if (in_cache(task / a.kv_heads)) attend(layer, task / a.kv_heads, task % a.kv_heads);
-      add(context, layer.output, layer.output_bias);
+      add(context, {layer.output, layer.output_bias, layer.output_scales, a.weights});
       norm(layer.norm2, layer.norm2_bias);
-      product<T>(normed, layer.first, layer.first_bias, first);
+      product<T>(normed, {layer.first, layer.first_bias, layer.first_scales, a.weights}, first);
       activate();
-      add(activated, layer.second, layer.second_bias);
+      add(activated, {layer.second, layer.second_bias, layer.second_scales, a.weights});
     }
     for (int64_t r = 0; r < a.rows; ++r) {
       if (!in_cache(r)) std::fill_n(x.row(r), a.width, NAN);

@@ -1,10 +1,9 @@
 // Each weight's row is widened to fp32 once per piece and multiplied with all rows of x; outputs split over the OpenMP
 // threads.
-#include <array>
-#include <cmath>
 #include <vector>
 
 #include "../common/cpu_convert.h"
+#include "../common/cpu_eight_bit.h"
 #include "../common/cpu_exp.h"
 #include "../common/gelu.h"
 #include "linear_weight_only.cuh"
@@ -13,28 +12,6 @@ using namespace fusescope_cpu;
 
 namespace {
 constexpr int64_t PIECE = 1024, ROWS = 64;  // columns, and rows of x whose sums a thread keeps
-
-// The value of each e4m3 number: sign, 4 bits of exponent with bias 7, 3 of fraction; 0x7f and 0xff are NaN.
-std::array<float, 256> e4m3_values() {
-  std::array<float, 256> found;
-  for (int b = 0; b < 256; ++b) {
-    const int exponent = b >> 3 & 15, fraction = b & 7;
-    float v = exponent ? std::ldexp(8.0f + fraction, exponent - 10) : std::ldexp(float(fraction), -9);
-    if ((b & 127) == 127) v = NAN;
-    found[b] = b & 128 ? -v : v;
-  }
-  return found;
-}
-
-void widen_weights(const uint8_t* from, float* to, int64_t count, int32_t format) {
-  static const std::array<float, 256> values = e4m3_values();
-  if (format == WEIGHT_INT8) {
-#pragma omp simd
-    for (int64_t k = 0; k < count; ++k) to[k] = float(int8_t(from[k]));
-  } else {
-    for (int64_t k = 0; k < count; ++k) to[k] = values[from[k]];
-  }
-}
 
 float dot(const float* a, const float* b, int64_t count) {
   float sum = 0.0f;

@@ -69,8 +69,19 @@ def test_windows_are_not_taken(one, kind):
     assert not one
 
 
-def test_eight_bits_and_records_are_not_taken(one):
-    _decoder("llama-small", 2, quantised="int8")()
+@pytest.mark.parametrize("kind", ["int8", "fp8"])
+@pytest.mark.parametrize("name", NAMES)
+def test_eight_bits_are_taken(one, monkeypatch, name, kind):
+    decoder = _decoder(name, 2, quantised=kind)
+    found = decoder()
+    assert one == [True]
+    assert decoder.layers.one_launch.layers[0].qkv.element_size() == 1
+    monkeypatch.setattr(one_launch, "is_faster", lambda x, cache: False)
+    torch.testing.assert_close(found, decoder(), rtol=1e-4, atol=1e-4)
+
+
+def test_fp8_caches_and_records_are_not_taken(one):
+    _decoder("llama-small", 2, dtype="float16", quantised="fp8-cache")()
     _decoder("llama-small", 2)(record=lambda name, tensor: None)
     assert not one
 
@@ -98,10 +109,11 @@ def test_one_sequence_of_few_places_on_a_gpu_is_faster(device, rows, places, fas
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("kind", [None, "int8", "fp8"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", NAMES)
-def test_logits_on_a_gpu(one, monkeypatch, name, dtype):
-    decoder = _decoder(name, 2, "cuda:0", dtype)
+def test_logits_on_a_gpu(one, monkeypatch, name, dtype, kind):
+    decoder = _decoder(name, 2, "cuda:0", dtype, kind)
     found = decoder()
     assert one == [True]
     monkeypatch.setattr(one_launch, "is_faster", lambda x, cache: False)

@@ -183,28 +183,29 @@ def test_few_tokens_read_8_bits_and_more_are_dequantised(monkeypatch):
     import torch
 
     from fusescope.models.run.decoder import quantised
+    from fusescope.ops.layer import linear_weight_only as operator
 
     g = torch.Generator().manual_seed(2)
     held = quantised.quantise(torch.randn(32, 24, generator=g).t(), "fp8")
     assert held.values.is_contiguous(), "rows of another order would be copied in each call"
-    read, dequantise = [], quantised.dequantised
+    read, dequantise = [], operator.dequantised
 
     def seen(*given):
         read.append("16 bits")
         return dequantise(*given)
 
-    monkeypatch.setattr(quantised, "dequantised", seen)
+    monkeypatch.setattr(operator, "dequantised", seen)
     exact = held.values.double() * held.scales.double()
-    for rows in (quantised.FEW_ROWS, quantised.FEW_ROWS + 1):
+    for rows in (operator.FEW_ROWS, operator.FEW_ROWS + 1):
         x, added = (torch.randn(rows, 1, n, generator=g, dtype=torch.float16) for n in (32, 24))
         out = held.product(x, added[0, 0], "gelu", added)
         right = torch.nn.functional.gelu(x.double() @ exact.t() + added[0, 0].double()) + added.double()
         torch.testing.assert_close(out.double(), right, rtol=4e-3, atol=2e-2)
-        assert len(read) == (rows > quantised.FEW_ROWS)
+        assert len(read) == (rows > operator.FEW_ROWS)
 
 
 def test_bytes_names_and_who_has_the_modes():
-    from fusescope.models.run.decoder.quantised import FEW_ROWS
+    from fusescope.ops.layer.linear_weight_only import FEW_ROWS
 
     whole = case("gpt2")
     full, fewer = (costs.weight_bytes("gpt2", whole, "float16", kind) for kind in (None, "int8"))

@@ -177,7 +177,7 @@ def test_the_operator_itself_checks_what_it_is_given():
     operator = torch.ops.fusescope.decoder_layers.default
     operator(good["x"], weights, *caches, *rest)
     for given, says in (
-        ((good["x"], weights[:-1], *caches, *rest), "14 weights and two caches"),
+        ((good["x"], weights[:-1], *caches, *rest), "18 weights and scales and two caches"),
         ((good["x"].t(), weights, *caches, *rest), "contiguous"),
         ((good["x"], [weights[0][1:], *weights[1:]], *caches, *rest), "norm1 of a layer is a vector of 72"),
         (

@@ -7,14 +7,19 @@ from typing import Any, NamedTuple
 
 from fusescope.ops.common.cases import BYTES, check_tensors
 from fusescope.ops.decoder.describe import NAME
+from fusescope.ops.layer.linear_weight_only import dequantised
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "swiglu")
+MATRICES = ("qkv", "output", "first", "second")
+"""The weights that may be in 8 bits, each with ``<name>_scales`` then."""
+SCALES = tuple(f"{name}_scales" for name in MATRICES)
+EIGHT_BITS = ("int8", "float8_e4m3fn")
 _NEEDED = ("norm1", "qkv", "output", "norm2", "first", "second")
 
 
 class DecoderLayer(NamedTuple):
-    """Weights of a layer, each contiguous; None where it has none of it. The order is that of
-    cuda/decoder_layers/decoder_layers.cuh."""
+    """Weights of a layer, each contiguous; None where it has none of it. Scales, float32, are those of
+    matrices in 8 bits, all four or none. The order is that of cuda/decoder_layers/decoder_layers.cuh."""
 
     norm1: Any = None
     norm1_bias: Any = None
@@ -30,6 +35,17 @@ class DecoderLayer(NamedTuple):
     first_bias: Any = None
     second: Any = None
     second_bias: Any = None
+    qkv_scales: Any = None
+    output_scales: Any = None
+    first_scales: Any = None
+    second_scales: Any = None
+
+    def dequantised(self, dtype) -> DecoderLayer:
+        """Matrices of 8 bits times their scales, rounded once to a floating dtype; itself without scales."""
+        if self.qkv_scales is None:
+            return self
+        wide = {n: dequantised(getattr(self, n), getattr(self, f"{n}_scales"), dtype) for n in MATRICES}
+        return self._replace(**wide, **dict.fromkeys(SCALES))
 
 
 def layers_of(layers: Sequence[DecoderLayer | Mapping[str, Any]]) -> list[DecoderLayer]:
@@ -73,6 +89,7 @@ def check(
     _check_caches(x, kv_heads, k_caches, v_caches)
     head_dim = k_caches[0].shape[3]
     for i, layer in enumerate(layers):
+        _check_formats(x, i, layer, layers[0])
         _check_layer(x, i, layer, heads, kv_heads, head_dim, activation)
     _check_tokens(x, cos_sin, places, head_dim)
 
@@ -100,6 +117,44 @@ def _layer(i: int, layer: DecoderLayer | Mapping[str, Any]) -> DecoderLayer:
     return layer
 
 
+def _check_formats(x, i: int, layer: DecoderLayer, first: DecoderLayer) -> None:
+    """Matrices are of one dtype, x's or of 8 bits; these have scales, those have none."""
+    import torch
+
+    for name in (*MATRICES, *SCALES):
+        t = getattr(layer, name)
+        if t is not None and not isinstance(t, torch.Tensor):
+            raise TypeError(f"{NAME} takes tensors; {name} of layer {i} is {type(t).__name__}")
+    kind, formats = first.qkv.dtype, tuple(getattr(torch, name) for name in EIGHT_BITS)
+    if kind not in (x.dtype, *formats):
+        raise TypeError(
+            f"{', '.join(MATRICES)} are of the dtype of x, {x.dtype}, or {' or '.join(EIGHT_BITS)} with "
+            f"scales; qkv of layer 0 is {kind}"
+        )
+    for name in MATRICES:
+        matrix, scales = getattr(layer, name), getattr(layer, f"{name}_scales")
+        if matrix.dtype != kind or matrix.device != x.device:
+            raise ValueError(
+                f"matrices of all layers are of one dtype on the device of x; qkv of layer 0 is {kind}, "
+                f"{name} of layer {i} {matrix.dtype} on {matrix.device}"
+            )
+        if (scales is None) != (kind == x.dtype):
+            has = "lacks" if scales is None else "has"
+            raise ValueError(
+                f"layer {i} {has} {name}_scales; there are scales of matrices of {' or '.join(EIGHT_BITS)} "
+                f"alone, and qkv of layer 0 is {kind}"
+            )
+        if scales is None:
+            continue
+        if scales.dtype != torch.float32 or tuple(scales.shape) != tuple(matrix.shape[:1]):
+            raise ValueError(
+                f"{name}_scales of layer {i} are float32 of shape ({matrix.shape[0]},), one for each output; "
+                f"not {scales.dtype} {tuple(scales.shape)}"
+            )
+        if scales.device != x.device or not scales.is_contiguous():
+            raise ValueError(f"{name}_scales of layer {i} are contiguous, on the device of x")
+
+
 def _check_layer(x, i: int, layer: DecoderLayer, heads, kv_heads, head_dim, activation) -> None:
     width, ffn = x.shape[-1], layer.second.shape[-1] if layer.second.dim() == 2 else 0
     packed, inner = (heads + 2 * kv_heads) * head_dim, heads * head_dim
@@ -118,9 +173,10 @@ def _check_layer(x, i: int, layer: DecoderLayer, heads, kv_heads, head_dim, acti
         "second": (width, ffn),
     }
     for name, t in zip(layer._fields, layer):
-        if t is None:
+        if t is None or name not in shapes:
             continue
-        check_tensors(NAME, tuple(BYTES), x=x, **{f"{name} of layer {i}": t})
+        if name not in MATRICES:
+            check_tensors(NAME, tuple(BYTES), x=x, **{f"{name} of layer {i}": t})
         if tuple(t.shape) != shapes[name] or not ffn:
             raise ValueError(f"{name} of layer {i} has shape {shapes[name]}, not {tuple(t.shape)}")
         if not t.is_contiguous():

@@ -18,7 +18,7 @@ def in_double(t):
 
 def separate(x, layers, k_caches, v_caches, cos_sin, places, *, heads, kv_heads, activation, eps, wide=None):
     """(out, k_caches, v_caches) by plain torch, in x's dtype or as ``wide`` makes a tensor wider: then
-    caches are copies."""
+    caches are copies. Weights in 8 bits are brought to that dtype first."""
     import torch
 
     functional = torch.nn.functional
@@ -26,6 +26,7 @@ def separate(x, layers, k_caches, v_caches, cos_sin, places, *, heads, kv_heads,
     row, out, keys, values = torch.arange(batch, device=x.device), x.view(batch, width), [], []
     out = wide(out) if wide else out
     for layer, k_cache, v_cache in zip(layers, k_caches, v_caches):
+        layer = layer.dequantised(out.dtype)
         if wide:
             layer, k_cache, v_cache = DecoderLayer(*map(wide, layer)), wide(k_cache), wide(v_cache)
         keys.append(k_cache)
@@ -96,32 +97,43 @@ def operators(arguments: Callable, inputs) -> Callable[[], Any]:
 
 def _by_operators(x, layers, k_caches, v_caches, cos_sin, places, *, heads, kv_heads, activation, eps):
     from fusescope.ops.attention import attention_decode_step
+    from fusescope.ops.layer import linear_weight_only
     from fusescope.ops.layer.bias_residual_layernorm import bias_residual_layernorm
     from fusescope.ops.layer.linear import linear, linear_swiglu
     from fusescope.ops.layer.rmsnorm_residual import rmsnorm_residual
+    from fusescope.ops.layer.swiglu import swiglu
 
     def norm(x, weight, bias):
         if bias is not None:
             return bias_residual_layernorm(x, None, None, weight, bias, eps)
         return rmsnorm_residual(x, weight, eps=eps)[0]
 
+    def product(x, weight, scales, bias, **how):
+        if scales is None:
+            return linear(x, weight, bias, settled=True, **how)
+        return linear_weight_only.product(x, weight, scales, bias, **how)
+
     batch, out = x.shape[0], x.contiguous().view(x.shape[0], 1, -1)
     lengths = (places + 1).int()
     angles = None if cos_sin is None else cos_sin.view(batch, 1, -1)
     for layer, k_cache, v_cache in zip(layers, k_caches, v_caches):
         before = norm(out, layer.norm1, layer.norm1_bias)
-        packed = linear(before, layer.qkv, layer.qkv_bias, settled=True)
+        packed = product(before, layer.qkv, layer.qkv_scales, layer.qkv_bias)
         q, k, v = packed.unflatten(-1, (-1, k_cache.shape[3])).split((heads, kv_heads, kv_heads), 2)
         if layer.q_norm is not None:
             q, k = norm(q, layer.q_norm, None), norm(k, layer.k_norm, None)
         context = attention_decode_step(
             q, k, v, angles, places, k_cache, v_cache, lengths, check=False, settled=True
         )
-        out = linear(context.flatten(-2), layer.output, layer.output_bias, residual=out, settled=True)
+        output = layer.output, layer.output_scales, layer.output_bias
+        out = product(context.flatten(-2), *output, residual=out)
         inner = norm(out, layer.norm2, layer.norm2_bias)
-        if activation == "swiglu":
+        first = layer.first, layer.first_scales, layer.first_bias
+        if activation != "swiglu":
+            inner = product(inner, *first, activation=activation)
+        elif layer.first_scales is None:
             inner = linear_swiglu(inner, layer.first, layer.first_bias, settled=True)
         else:
-            inner = linear(inner, layer.first, layer.first_bias, activation=activation, settled=True)
-        out = linear(inner, layer.second, layer.second_bias, residual=out, settled=True)
+            inner = swiglu(product(inner, *first))
+        out = product(inner, layer.second, layer.second_scales, layer.second_bias, residual=out)
     return out.view(x.shape), k_caches, v_caches

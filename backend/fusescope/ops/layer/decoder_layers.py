@@ -22,8 +22,9 @@ from fusescope.ops.decoder.describe import (
     tolerance,
     validate,
 )
-from fusescope.ops.decoder.layer import DecoderLayer, check, layers_of
+from fusescope.ops.decoder.layer import MATRICES, DecoderLayer, check, layers_of
 from fusescope.ops.decoder.peers import eager, in_double, operators, separate
+from fusescope.ops.layer.linear_weight_only import quantised
 
 __all__ = [
     "DTYPES",
@@ -49,9 +50,10 @@ _BIAS = 0.1  # of a bias, as the norms' weights are about one
 
 
 def inputs(values, dtype, device, seed, contiguous=True):
-    """x (B, width); of each weight one tensor (layers, ...), caches (layers, B, H_kv, S_max, D), cos_sin
-    float32 (B, D) of the places int64 (B,), all of them ``cached``. contiguous=False: x strided, the heads of
-    a place side by side in the caches, and each tensor from an odd address on."""
+    """x (B, width); of each weight one tensor (layers, ...), of 8 bits its scales (layers, outputs) too,
+    caches (layers, B, H_kv, S_max, D), cos_sin float32 (B, D) of the places int64 (B,), all of them
+    ``cached``. contiguous=False: x strided, the heads of a place side by side in the caches, and each tensor
+    from an odd address on."""
     import torch
 
     from fusescope.ops.common import rope
@@ -59,7 +61,10 @@ def inputs(values, dtype, device, seed, contiguous=True):
     g, layers, batch = generator_for(device, seed), values["layers"], values["batch"]
     found = {"x": random_tensor((batch, values["width"]), dtype, device, g, contiguous)}
     for name, shape in shapes(values).items():
-        found[name] = _weight(name, (layers, *shape), dtype, device, g)
+        if name in MATRICES and "weight" in values:
+            found |= _in_eight_bits(name, (layers, *shape), values["weight"], device, g)
+        else:
+            found[name] = _weight(name, (layers, *shape), dtype, device, g)
     places = room(values)
     shape = (layers, batch, values["kv_heads"], places, values["head_dim"])
     found |= {name: random_tensor(shape, dtype, device, g) for name in WRITES}
@@ -91,13 +96,27 @@ def _weight(name, shape, dtype, device, g):
 
     if len(shape) == 2 and not name.endswith("bias"):
         return scale_tensor(shape, dtype, device, g)
+    drawn = torch.empty(shape, dtype=getattr(torch, dtype), device=device)
+    for part, exact in zip(drawn, _drawn(name, shape, device, g)):
+        part.copy_(exact)
+    return drawn
+
+
+def _in_eight_bits(name, shape, kind, device, g):
+    """A matrix of each layer and its scales, by name."""
+    import torch
+
+    both = zip(*(quantised(exact, kind) for exact in _drawn(name, shape, device, g)))
+    return dict(zip((name, f"{name}_scales"), map(torch.stack, both)))
+
+
+def _drawn(name, shape, device, g):
+    """Weights of one layer after the other in float32: all at once would be twice as much as is needed."""
     size = _BIAS if len(shape) == 2 else shape[-1] ** -0.5
     if name.startswith(("output", "second")):
         size *= (2 * shape[0]) ** -0.5
-    drawn = torch.empty(shape, dtype=getattr(torch, dtype), device=device)
-    for part in drawn:  # all of them in fp32 would be twice as much as is needed
-        part.copy_(random_tensor(shape[1:], "float32", device, g).mul_(size))
-    return drawn
+    for _ in range(shape[0]):
+        yield random_tensor(shape[1:], "float32", device, g).mul_(size)
 
 
 def arguments(inputs):
@@ -131,11 +150,13 @@ def reference(inputs):
 PEERS = {
     "eager": Peer(
         partial(eager, arguments),
-        "torch's norms, linear, matmul, softmax and pointwise operators one by one; products summed in fp32",
+        "torch's norms, linear, matmul, softmax and pointwise operators one by one; products summed in fp32, "
+        "weights in 8 bits dequantised in each call",
     ),
     "operators": Peer(
         partial(operators, arguments),
-        "our operators one after the other: norms, linear, SwiGLU in its product, attention_decode_step",
+        "our operators one after the other: norms, linear, SwiGLU in its product, attention_decode_step; of "
+        "weights in 8 bits linear_weight_only, and SwiGLU by itself",
     ),
 }
 
@@ -163,6 +184,9 @@ def decoder_layers(
     heads D); first (F, width), or for SwiGLU (2 F, width), gate then up; second (width, F). Optional:
     norm1_bias, norm2_bias (with one the norm is LayerNorm, without RMSNorm), qkv_bias, output_bias,
     first_bias, second_bias, and q_norm with k_norm (D,), RMSNorm of each head before it turns.
+    Or qkv, output, first and second of every layer are int8, or all of them float8_e4m3fn, with qkv_scales,
+    output_scales, first_scales and second_scales, float32, one for each output: a product is then
+    scales · (a weightᵀ) + bias.
     k_caches, v_caches: of each layer (B, kv_heads, S_max, D), rows dense, all of one shape and layout;
     changed in place. cos_sin: float32 (B, R) or (B, 1, R), R / 2 cosines and R / 2 sines of each sequence's
     position (fusescope.ops.common.rope), by which query and key turn; None: nothing turns.

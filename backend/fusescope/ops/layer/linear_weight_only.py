@@ -10,6 +10,7 @@ from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors
 from fusescope.ops.common.matmul import EPILOGUE, LARGEST, accumulation_tolerance, check_linear
 from fusescope.ops.common.peers import COMPILES, compiled, plain
 from fusescope.ops.common.tensors import awkward, generator_for, random_tensor
+from fusescope.ops.layer.linear import linear
 
 NAME = "linear_weight_only"
 TITLE = "Linear layer, 8-bit weights"
@@ -27,8 +28,9 @@ PARAMETERS = (
     *EPILOGUE,
 )
 DTYPES = ("float32", "float16", "bfloat16")
-_DTYPE = {"int8": "int8", "fp8": "float8_e4m3fn"}
-_MOST = {"int8": 127.0, "fp8": 448.0}
+_KINDS = {"int8": ("int8", 127.0), "fp8": ("float8_e4m3fn", 448.0)}
+FEW_ROWS = 16
+"""Rows up to which a product reads its 8-bit weight once."""
 
 
 def tolerance(values, dtype):
@@ -63,17 +65,25 @@ def validate(values):
     return complete(NAME, PARAMETERS, values, text=True)
 
 
-def inputs(values, dtype, device, seed, contiguous=True):
+def quantised(exact, kind: str):
+    """(weight (N, K), scales (N,)) of float32 (N, K), symmetric: the largest of a row becomes the largest of
+    the format. kind: "int8" (−127 to 127, rounded to even) or "fp8" (e4m3, largest 448)."""
     import torch
 
+    dtype, most = _KINDS[kind]
+    largest = exact.abs().amax(1)
+    scales = torch.where(largest > 0, largest / most, torch.ones_like(largest))
+    weight = exact / scales[:, None]
+    if kind == "int8":
+        weight = weight.round()
+    return weight.clamp(-most, most).to(getattr(torch, dtype)), scales
+
+
+def inputs(values, dtype, device, seed, contiguous=True):
     g = generator_for(device, seed)
     rows, terms, outputs = values["rows"], values["inputs"], values["outputs"]
     exact = random_tensor((outputs, terms), "float32", device, g) / terms**0.5
-    most = _MOST[values["weight"]]
-    scales = exact.abs().amax(1) / most
-    weight = exact / scales[:, None]
-    weight = (weight.round() if values["weight"] == "int8" else weight).clamp(-most, most)
-    weight = weight.to(getattr(torch, _DTYPE[values["weight"]]))
+    weight, scales = quantised(exact, values["weight"])
     return {
         "x": random_tensor((rows, terms), dtype, device, g, contiguous),
         "weight": weight if contiguous else awkward(weight),
@@ -110,8 +120,10 @@ def choose(x) -> str:
 
 
 def reference(inputs):
+    import torch
+
     x, weight, scales, bias, activation, residual = arguments(inputs)[0]
-    exact = weight.double() * scales.double()[:, None]
+    exact = dequantised(weight, scales, torch.float64)
     added = None if residual is None else residual.double()
     return _finished(x.double() @ exact.t(), bias.double(), activation, added)
 
@@ -126,7 +138,10 @@ def cost(values, dtype):
 
 def dequantised(weight, scales, dtype):
     """(N, K) in a floating dtype, rounded once."""
-    return (weight.float() * scales[:, None]).to(dtype)
+    import torch
+
+    wide = torch.promote_types(dtype, torch.float32)
+    return (weight.to(wide) * scales[:, None].to(wide)).to(dtype)
 
 
 def _finished(z, bias, activation, residual):
@@ -224,6 +239,15 @@ def linear_weight_only(
         )
     operands = (x, weight, scales, bias, residual, code, bool(settled))
     return kernels.call(NAME, *operands, impl=choose(x) if impl == "auto" else impl)
+
+
+def product(x, weight, scales, bias=None, activation=None, residual=None):
+    """The same of a settled weight, by the quicker of two ways: more than FEW_ROWS rows of x multiply with
+    the weight dequantised before."""
+    if x.numel() <= FEW_ROWS * x.shape[-1]:
+        return linear_weight_only(x, weight, scales, bias, activation, residual, settled=True)
+    wide = dequantised(weight, scales, x.dtype)  # not settled: it was just written
+    return linear(x, wide, bias, activation, residual)
 
 
 def _fake(x, weight, scales, bias, residual, activation, settled, impl):

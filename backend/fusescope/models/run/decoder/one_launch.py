@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
 from fusescope.core.errors import Unsupported
 from fusescope.models.describe.family import Config
+from fusescope.models.run.decoder.quantised import Quantised
+from fusescope.ops.decoder.layer import MATRICES
 from fusescope.ops.layer.decoder_layers import DecoderLayer, decoder_layers
 
 _MOST_PLACES = 1032  # of a sequence
@@ -31,7 +31,7 @@ _NAMES = {
 
 
 class OneLaunch:
-    """The layers of Layers.weights as decoder_layers takes them."""
+    """The layers of Layers.weights as decoder_layers takes them, in 8 bits too."""
 
     def __init__(self, config: Config, weights: Mapping[str, Any]):
         self.config = config
@@ -39,10 +39,10 @@ class OneLaunch:
         first = "gate_up" if self.gated else "ffn1"
         names = _NAMES | {"first": f"{first}.weight", "first_bias": f"{first}.bias"}
         self.layers = [
-            DecoderLayer(**{ours: weights.get(f"layers.{i}.{name}") for ours, name in names.items()})
+            _layer({ours: weights.get(f"layers.{i}.{name}") for ours, name in names.items()})
             for i in range(config.layers)
         ]
-        self.refused = not all(t is None or isinstance(t, torch.Tensor) for t in self.layers[0])
+        self.refused = False
 
     def takes(self, x, cache) -> bool:
         """Whether this is to compute one token (B, 1, width) of each sequence over caches such as this."""
@@ -64,8 +64,16 @@ class OneLaunch:
             return None
 
 
+def _layer(weights: dict[str, Any]) -> DecoderLayer:
+    for name in MATRICES:
+        held = weights[name]
+        if isinstance(held, Quantised):
+            weights |= {name: held.values, f"{name}_scales": held.scales[:, 0]}
+    return DecoderLayer(**weights)
+
+
 def is_faster(x, cache) -> bool:
     """Whether one launch takes less time than the operators one by one, by shapes alone."""
-    # Whole steps of GPT-2, Qwen 3 0.6B and Llama 8B by hand on an H200, one sequence: 1.5 to 14 % less up to
-    # 1,025 places, 0.6 less with 2,049; two sequences 2 % less to 4 more, four 5 to 9 more.
+    # Whole steps of GPT-2, Qwen 3 0.6B and Llama 8B by hand on an H200, weights in 16 bits. One sequence: 1.5
+    # to 14 % less up to 1,025 places, 0.6 less with 2,049; two 2 % less to 4 more, four 5 to 9 more.
     return x.device.type == "cuda" and x.shape[0] <= _MOST_ROWS and cache.shape[2] <= _MOST_PLACES

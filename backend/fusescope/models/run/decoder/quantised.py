@@ -1,7 +1,7 @@
 """Weight-only quantisation: the weights of a decoder's layers in 8 bits with a scale per output channel, the
 embedding and the head as they are.
 
-For up to FEW_ROWS tokens at a time, as in decoding, products read them as they are (linear_weight_only). For
+For few tokens at a time (linear_weight_only.FEW_ROWS), as in decoding, products read them as they are. For
 more, as in a prompt, they are brought back to the model's dtype before each product, which takes longer than
 without quantisation.
 """
@@ -17,12 +17,8 @@ import torch
 
 from fusescope.models.describe import tree
 from fusescope.models.describe.family import Config, quantises
-from fusescope.ops.layer.linear import linear
-from fusescope.ops.layer.linear_weight_only import dequantised, linear_weight_only
+from fusescope.ops.layer import linear_weight_only as operator
 
-_KINDS = {"int8": (torch.int8, 127.0), "fp8": (torch.float8_e4m3fn, 448.0)}
-FEW_ROWS = 16
-"""Tokens at a time up to which a product reads its 8-bit weight once."""
 _ROWS = 1 << 22  # logits of a piece of figures(), in float64
 
 
@@ -35,15 +31,11 @@ class Quantised:
 
     def dequantised(self, dtype):
         """(N, K) in a floating dtype, rounded once."""
-        return dequantised(self.values, self.scales[:, 0], dtype)
+        return operator.dequantised(self.values, self.scales[:, 0], dtype)
 
     def product(self, x, bias=None, activation=None, residual=None):
         """activation(x weightᵀ + bias) + residual, as fusescope.ops.layer.linear has it."""
-        if x.numel() <= FEW_ROWS * x.shape[-1]:
-            given = self.values, self.scales[:, 0], bias, activation, residual
-            return linear_weight_only(x, *given, settled=True)
-        weight = self.dequantised(x.dtype)  # not settled: it was just written
-        return linear(x, weight, bias, activation, residual)
+        return operator.product(x, self.values, self.scales[:, 0], bias, activation, residual)
 
     @property
     def bytes(self) -> int:
@@ -51,16 +43,9 @@ class Quantised:
 
 
 def quantise(weight, kind: str) -> Quantised:
-    """Of a weight (N, K), symmetric: the largest of a row becomes the largest of the format. kind: "int8"
-    (−127 to 127, rounded to even) or "fp8" (e4m3, largest 448)."""
-    dtype, most = _KINDS[kind]
-    weight = weight.float()
-    largest = weight.abs().amax(1, keepdim=True)
-    scales = torch.where(largest > 0, largest / most, torch.ones_like(largest))
-    values = weight / scales
-    if kind == "int8":
-        values = values.round()
-    return Quantised(values.clamp(-most, most).to(dtype).contiguous(), scales)
+    """Of a weight (N, K); kind: "int8" or "fp8", as linear_weight_only.quantised has them."""
+    values, scales = operator.quantised(weight.float(), kind)
+    return Quantised(values.contiguous(), scales[:, None])
 
 
 def layers(weights: Mapping[str, Any], kind: str) -> dict[str, Any]:
