@@ -95,7 +95,7 @@ def test_sdpa_refuses_what_it_lacks():
 
 
 def test_what_a_case_leaves_out_is_named_by_its_default():
-    parameters = (*OP.PARAMETERS, *ops.load("attention").PARAMETERS)
+    parameters = [p for name in ops.names() for p in ops.load(name).PARAMETERS]
     omitted = {p.name: p.default for p in parameters if p.omitted}
     assert {k: None if v == "none" and omitted[k] is None else v for k, v in ABSENT.items()} == omitted
     plain, other = (OP.validate(SMALL | given) for given in ({}, {"tokens": 4, "page": "16"}))

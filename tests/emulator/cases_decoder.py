@@ -160,13 +160,43 @@ def _decoder_layers(impl):
     yield Case(uneven | {"width": 72, "ffn": 104}, 1, False)
     for cached, sms in ((0, 1), (70, 3), (500, 16)):
         yield Case({"each_key": cached}, 2, True, sms=sms)
+    yield from _decoder_layers_in_eight_bits()
+
+
+def _decoder_layers_in_eight_bits():
+    """1 to 8 sequences, heads of both sizes, and widths that are multiples of 32 but of nothing larger."""
+    for i, (layer, batch, heads, kv_heads, head_dim, width, ffn, cached) in enumerate(
+        (
+            ("gpt2", 1, 2, 2, 64, 96, 352, 0),
+            ("llama", 2, 4, 2, 64, 160, 96, 37),
+            ("qwen3", 3, 2, 1, 128, 96, 160, 100),
+            ("gpt2", 4, 1, 1, 128, 224, 96, 1),
+            ("llama", 5, 3, 1, 64, 96, 288, 300),
+            ("qwen3", 6, 8, 1, 64, 96, 96, 31),
+            ("llama", 7, 2, 2, 128, 160, 160, 65),
+            ("gpt2", 8, 3, 3, 64, 96, 224, 9),
+            ("llama", 1, 2, 1, 128, 1056, 2080, 20),  # more weights than are in flight at once
+            ("gpt2", 2, 2, 2, 64, 1088, 352, 5),
+        )
+    ):
+        values = {"layer": layer, "batch": batch, "layers": 2, "heads": heads, "kv_heads": kv_heads}
+        values |= {"head_dim": head_dim, "width": width, "ffn": ffn, "cached": cached}
+        for n, weight in enumerate(("int8", "fp8")):
+            when = "early" if (i + n) % 3 == 1 else "late"
+            dtypes, sms = 2 if width < 1000 else 1, (1, 3, 7, 2)[(i + n) % 4]
+            yield Case(values | {"weight": weight}, dtypes, True, when, sms)
+    for batch, sms in ((1, 3), (3, 1)):
+        yield Case({"every_weight": batch}, 1, True, sms=sms)
 
 
 def _decoder_layers_run(op, impl, values, dtype, contiguous, seed):
     """A single sequence as inputs() has it, then several of different lengths. each_key: the new token sees
-    so many keys, and half of them."""
+    so many keys, and half of them. every_weight: every number of 8 bits, of so many sequences."""
     if "each_key" in values:
         return decoder_layers_tools.does_not_see_each_key_once(impl, dtype, values["each_key"])
+    if "every_weight" in values:
+        every = {"batch": values["every_weight"], "columns": (0, 5, 10, 15)}  # each byte of a word
+        return decoder_layers_tools.every_weight_is_wrong(impl, dtype, **every)
     wrong, (twist, values) = (
         None,
         (values.get("twist", ""), {n: v for n, v in values.items() if n != "twist"}),

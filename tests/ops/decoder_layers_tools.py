@@ -4,6 +4,8 @@ that are not there, and whether each key is seen exactly once."""
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from itertools import product
 
 import torch
 
@@ -133,3 +135,59 @@ def does_not_see_each_key_once(
     largest = float(right.max())
     allowed = 0.1 + 4 * torch.finfo(kind["dtype"]).eps * largest  # a key that is missing is off by one
     return f"a key is missing or counted twice: off by {off:.3g}" if not off < min(allowed, 0.9) else None
+
+
+_WIDTH, _DIM, _HEADS, _FFN = 256, 64, 2, 64  # of every_weight_is_wrong
+
+
+def every_weight_is_wrong(
+    impl: str, dtype: str, device: str = "cpu", batch=1, columns: Iterable[int] = range(16)
+) -> str | None:
+    """What is wrong with the 256 numbers of either format, as weights of an input that is 1; None: nothing.
+    One column at a time, so that each place of a 16-byte load has had each of them; the number of an output
+    has a scale of its own."""
+    for kind, name, column in product(
+        (torch.int8, torch.float8_e4m3fn), ("qkv", "output", "second"), columns
+    ):
+        both = _weighed(impl, kind, name, column, batch, dtype, device)
+        found, right = (t.float().cpu() for t in both)
+        same = (found == right) | (found.isnan() & right.isnan())
+        if not bool(same.all()):
+            row, n = (~same).nonzero()[0].tolist()
+            what = f"{kind} {n} in column {column} of {name}, sequence {row},"
+            return f"{what} is {float(found[row, n])}, not {float(right[n])}"
+    return None
+
+
+def _weighed(impl, kind, name, column, batch, dtype, device):
+    """(found (batch, 256), right (256,)): what the numbers of a column of a matrix give, of sequences with
+    one at that column alone. Keys and values are those of qkv, else the result shows the number."""
+    numbers, one = torch.arange(256, dtype=torch.uint8), torch.ones(1).to(kind).view(torch.uint8)
+    scales = 2.0 ** (torch.arange(256) % 5 - 2)
+    heads = _HEADS * _DIM
+    shapes = {"qkv": (3 * heads, _WIDTH), "output": (_WIDTH, heads)}
+    shapes |= {"first": (_FFN, _WIDTH), "second": (_WIDTH, _FFN)}
+    weights = {n: torch.zeros(shape, dtype=torch.uint8) for n, shape in shapes.items()}
+    weights |= {f"{n}_scales": torch.ones(shape[0]) for n, shape in shapes.items()}
+    if name == "output":  # of a value that is one; NaN would be in what all of the next product multiplies
+        numbers[numbers.view(kind).float().isnan()] = 0
+        weights["qkv"][2 * heads + column, column] = one
+    elif name == "second":  # of 16, which is its own GELU
+        weights["first"][column, column] = one
+        weights["first_scales"] *= 16
+    weights[name][-256:, column] = numbers
+    weights[f"{name}_scales"][-256:] = scales / (16 if name == "second" else 1)
+    kept = {"dtype": getattr(torch, dtype), "device": device}
+    weights = {n: (t.view(kind) if n in shapes else t).to(device) for n, t in weights.items()}
+    norm = torch.full((_WIDTH,), _WIDTH**-0.5, **kept)  # of one 1 among zeros that is 1
+    caches = [torch.zeros(batch, _HEADS, 2, _DIM, **kept) for _ in "kv"]
+    x = torch.zeros(batch, _WIDTH, **kept)
+    x[:, column] = 1
+    places = torch.zeros(batch, dtype=torch.int64, device=device)
+    how = {"heads": _HEADS, "kv_heads": _HEADS, "activation": "gelu", "eps": 0.0, "impl": impl}
+    layer = DecoderLayer(norm1=norm, norm2=norm, **weights)
+    out, *_ = decoder_layers(x, [layer], *([t] for t in caches), None, places, **how)
+    right = numbers.view(kind).float() * scales
+    if name == "qkv":
+        return torch.cat([t[:, :, 0].flatten(1) for t in caches], 1), right
+    return out, (x[0].float().cpu() + right).to(kept["dtype"])

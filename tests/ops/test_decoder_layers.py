@@ -1,14 +1,19 @@
 """All layers of a decoder in one call: against Hugging Face's and our layers, what is written and what is
 not, and exact errors."""
 
+import json
+
 import pytest
 import torch
 
 from fusescope import kernels, ops
+from fusescope.core import paths
 from fusescope.core.errors import Unsupported
+from fusescope.core.schema.cases import value, varying_values
 from fusescope.measure.checking.check import Case
 from fusescope.models.run.decoder.layers import Layers
 from fusescope.ops.attention import attention_decode_step
+from fusescope.ops.decoder.layer import MATRICES
 from fusescope.ops.layer.decoder_layers import DecoderLayer, decoder_layers
 from tests.models.tiny_models import built
 from tests.ops import decoder_layers_tools as tools
@@ -18,27 +23,31 @@ SMALL = dict(batch=3, layers=2, width=72, heads=4, kv_heads=2, head_dim=32, ffn=
 TAKEN = dict(width=96, ffn=160, head_dim=64)  # by kernels for 16 bits too
 DTYPES = ops.load(NAME).DTYPES
 KINDS = ("gpt2", "llama", "qwen3")
+WEIGHTS = ("as x", "int8", "fp8")
+RECORDED = "20261128-152554-bench-8f7825"  # before there were weights in 8 bits
 
 
 def impl_of(device):
     return kernels.choose(NAME, device)
 
 
+@pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_implementation_is_right(kind, dtype):
+def test_every_implementation_is_right(kind, dtype, weight):
     module = ops.load(NAME)
-    case = Case(module, module.validate(SMALL | {"layer": kind}), dtype, "cpu", seed=1)
+    case = Case(module, module.validate(SMALL | {"layer": kind, "weight": weight}), dtype, "cpu", seed=1)
     for impl in ("cpu", "eager", "operators"):
         assert case.verify(ops.make(NAME, impl, case.inputs)).reason is None, impl
 
 
+@pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_outside_is_nan_and_nothing_else_is_written(kind, dtype, device):
+def test_what_is_outside_is_nan_and_nothing_else_is_written(kind, dtype, weight, device):
     if device == "cuda" and dtype == "float32":
         pytest.skip("all layers in one launch are float16 and bfloat16")
-    given = {"layer": kind, "batch": 8, "cached": 37} | (TAKEN if device == "cuda" else {})
+    given = {"layer": kind, "batch": 8, "cached": 37, "weight": weight} | (TAKEN if device == "cuda" else {})
     for contiguous in (True, False) if device == "cpu" else (True,):
         found = tools.what_is_wrong(impl_of(device), SMALL | given, dtype, device, 5, contiguous)
         assert found is None
@@ -49,6 +58,39 @@ def test_what_no_kind_of_layer_has(kind, twist, device):
     values = SMALL | TAKEN | {"layer": kind}
     dtype = "float32" if device == "cpu" else "float16"
     assert tools.what_is_wrong(impl_of(device), values, dtype, device, 6, twist=twist) is None
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_number_of_either_format_comes_through(dtype, device):
+    if device == "cuda" and dtype == "float32":
+        pytest.skip("all layers in one launch are float16 and bfloat16")
+    for batch in (1, 3):
+        assert tools.every_weight_is_wrong(impl_of(device), dtype, device, batch) is None
+
+
+@pytest.mark.parametrize("weight", ["int8", "fp8"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_bytes_in_eight_bits_are_each_weight_and_scale_once(kind, weight):
+    module = ops.load(NAME)
+    case, full = (module.validate(SMALL | {"layer": kind, "weight": w}) for w in (weight, "as x"))
+    given, whole = (module.inputs(values, "float16", "cpu", 0) for values in (case, full))
+    of_weights = [
+        sum(found[name].nbytes for name in DecoderLayer._fields if name in found) for found in (given, whole)
+    ]
+    assert all(given[name].element_size() == 1 for name in MATRICES)
+    fewer = module.cost(full, "float16").bytes_read - module.cost(case, "float16").bytes_read
+    assert fewer == of_weights[1] - of_weights[0]
+
+
+def test_cases_of_older_runs_stay_theirs():
+    """Those have no weight: it is left out where it is as x, so the same case has the same key."""
+    folder = paths.CHECKOUT / "profiles" / "recorded" / RECORDED
+    cases = json.loads((folder / "run.json").read_text())["spec"]["cases"]
+    module = ops.load(NAME)
+    assert cases and all(module.validate(case) == case for case in cases)
+    assert module.validate(cases[0] | {"weight": "as x"}) == cases[0]
+    assert value(cases[0], "weight") == "as x"
+    assert varying_values([cases[0], cases[0] | {"weight": "fp8"}]) == {"weight": ["as x", "fp8"]}
 
 
 @pytest.mark.parametrize("cached", [0, 1, 31, 32, 33, 200])
@@ -95,18 +137,30 @@ def test_a_step_is_that_of_our_layers_and_of_hugging_face(name):
         torch.testing.assert_close(torch.stack(list(one)), other, rtol=1e-4, atol=1e-4)
 
 
-def _given(kind="qwen3", **more):
+def _given(kind="qwen3", weight="as x", **more):
     """Good arguments by name."""
     module = ops.load(NAME)
-    inputs = module.inputs(module.validate(SMALL | {"layer": kind}), "float32", "cpu", seed=2)
+    values = module.validate(SMALL | {"layer": kind, "weight": weight})
+    inputs = module.inputs(values, "float32", "cpu", seed=2)
     given, how = module.arguments(inputs)
     names = ("x", "layers", "k_caches", "v_caches", "cos_sin", "places")
     return dict(zip(names, given)) | how | more
 
 
-def _with(**weights):
-    given = _given()
+def _with(weight="as x", **weights):
+    given = _given(weight=weight)
     given["layers"][1] = given["layers"][1]._replace(**weights)
+    return given
+
+
+def _layer_of(weight):
+    return _given(weight=weight)["layers"][1]._asdict()
+
+
+def _of_dtype(dtype):
+    given = _given(weight="int8")
+    for i, one in enumerate(given["layers"]):
+        given["layers"][i] = one._replace(**{name: getattr(one, name).to(dtype) for name in MATRICES})
     return given
 
 
@@ -140,6 +194,25 @@ def _with(**weights):
         ),
         (lambda: _with(qkv=torch.zeros(72, 256).t()), ValueError, "qkv of layer 1 is not contiguous"),
         (lambda: _with(norm1=torch.zeros(72).half()), ValueError, "one dtype and device.*norm1 of layer 1"),
+        (
+            lambda: _with("int8", first_scales=torch.ones(136)),
+            ValueError,
+            r"first_scales of layer 1 are float32 of shape \(272,\).*not torch.float32 \(136,\)",
+        ),
+        (lambda: _with("fp8", qkv_scales=torch.ones(256).double()), ValueError, "not torch.float64"),
+        (lambda: _with("int8", qkv_scales=torch.ones(512)[::2]), ValueError, "scales of layer 1 are contig"),
+        (lambda: _with("int8", second_scales=None), ValueError, "layer 1 lacks second_scales"),
+        (lambda: _with("int8", second_scales=[1.0]), TypeError, "second_scales of layer 1 is list"),
+        (lambda: _with(second_scales=torch.ones(72)), ValueError, "layer 1 has second_scales"),
+        (
+            lambda: _with("int8", output=torch.zeros(72, 128).to(torch.float8_e4m3fn)),
+            ValueError,
+            "of one dtype.*qkv of layer 0 is torch.int8, output of layer 1 torch.float8_e4m3fn",
+        ),
+        (lambda: _with("int8", **_layer_of("as x")), ValueError, "qkv of layer 1 torch.float32"),
+        (lambda: _with("as x", **_layer_of("fp8")), ValueError, "qkv of layer 1 torch.float8_e4m3fn"),
+        (lambda: _of_dtype(torch.uint8), TypeError, "int8 or float8_e4m3fn.*qkv of layer 0 is torch.uint8"),
+        (lambda: _of_dtype(torch.float16), TypeError, "qkv of layer 0 is torch.float16"),
         (lambda: _given(k_caches=[torch.zeros(3, 2, 8, 32)] * 3), ValueError, "2 layers, 3 and 2 caches"),
         (lambda: _given(k_caches=[torch.zeros(3, 2, 8, 32)] * 2), ValueError, r"one shape.*v_caches\[0\]"),
         (
@@ -189,6 +262,34 @@ def test_the_operator_itself_checks_what_it_is_given():
     ):
         with pytest.raises(RuntimeError, match=says):
             operator(*given)
+
+
+def test_the_operator_itself_checks_scales_and_formats():
+    fields = DecoderLayer._fields
+    good, none = _given(weight="fp8"), torch.empty(0)
+    rest = list(good["k_caches"]), list(good["v_caches"]), good["cos_sin"], good["places"]
+    rest += 4, 2, "swiglu", 1e-5, "cpu"
+    weights, plain = (
+        [none if t is None else t for one in _given(weight=kind)["layers"] for t in one]
+        for kind in ("fp8", "as x")
+    )
+    operator = torch.ops.fusescope.decoder_layers.default
+    operator(good["x"], weights, *rest)
+    ones, second = torch.ones(72), weights[fields.index("second")]
+    for number in range(len(good["layers"])):
+        for given, place, wrong, says in (
+            (weights, "first_scales", none, "first_scales of a layer is a vector of 272"),
+            (weights, "second_scales", ones[:1], "second_scales of a layer is a vector of 72"),
+            (weights, "second_scales", ones.half(), "of float32"),
+            (weights, "second_scales", torch.ones(144)[::2], "contiguous"),
+            (weights, "second", second.float().to(torch.int8), "all matrices of all layers"),
+            (weights, "second", second.float(), "all matrices of all layers"),
+            (plain, "second_scales", ones, "second_scales of a layer is for matrices of int8"),
+        ):
+            given = list(given)
+            given[number * len(fields) + fields.index(place)] = wrong
+            with pytest.raises(RuntimeError, match=says):
+                operator(good["x"], given, *rest)
 
 
 def test_a_layer_is_given_by_names_or_as_a_tuple():

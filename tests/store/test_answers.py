@@ -77,6 +77,13 @@ def test_an_option_that_a_case_leaves_out_has_its_default(profiles):
     assert found.differs == {"tokens": (1, 4)}
 
 
+def test_nothing_differs_where_no_case_is_asked_for(shipped):
+    """Which weight an operator has that always has one: a layer's "as x" was asked for."""
+    for op in ("linear_weight_only", "decoder_layers", "attention_decode"):
+        found = answers.find(Question(op, {}), most=100, recorded=True)
+        assert found and not any(f.differs for f in found)
+
+
 def test_another_device_counts_more_than_any_size(shipped):
     asked = Question("attention", {"batch": 1, "seq": 2048, "mask": "bigbird"}, "float32", "Some GPU")
     found = answers.find(asked, most=100, recorded=True)
