@@ -6,9 +6,9 @@
 #include <string.h>
 
 #ifdef __CUDACC__
-#define FUSESCOPE_BOTH __host__ __device__
+#define FUSESCOPE_HOST_DEVICE __host__ __device__
 #else
-#define FUSESCOPE_BOTH
+#define FUSESCOPE_HOST_DEVICE
 #endif
 
 struct E4m3 {
@@ -20,7 +20,7 @@ struct E4m3 {
 constexpr int32_t kE4m3Cache = 1 << 8;
 
 // To nearest, ties to even; beyond the largest the largest, infinities too; NaN stays NaN.
-FUSESCOPE_BOTH inline E4m3 e4m3_of(float x) {
+FUSESCOPE_HOST_DEVICE inline E4m3 e4m3_of(float x) {
   uint32_t wide;
   memcpy(&wide, &x, 4);
   const uint32_t size = wide & 0x7fffffffu, sign = wide >> 24 & 0x80u;
@@ -34,7 +34,7 @@ FUSESCOPE_BOTH inline E4m3 e4m3_of(float x) {
 }
 
 // Without branches or tables, so that compilers vectorise it.
-FUSESCOPE_BOTH inline float to_float(E4m3 x) {
+FUSESCOPE_HOST_DEVICE inline float to_float(E4m3 x) {
   const uint32_t size = x.bits & 0x7fu, sign = uint32_t(x.bits & 0x80u) << 24;
   const float small = float(int32_t(size)) * 0x1p-9f;  // below 8 a subnormal number
   uint32_t few, bits = (size << 20) + (120u << 23);    // the other bias of the exponent

@@ -1,8 +1,9 @@
 // Attention of the new token of every sequence, whose key and value go into the caches here.
 //
-// A unit is some query heads of one KV head of one row over one split of its keys, and a block's. Its warps share the
-// heads evenly, and those of a head take its keys in turn, HeadDim / 8 lanes each, with 16 bytes of the key and of the
-// value. The new key is the last split's, from shared memory.
+// A unit is one query head of one row over one split of its keys, and a block's: heads that share keys and values find
+// them in the L2 cache, and a unit for all of them would take as many times as long. Warps take the keys in turn,
+// HeadDim / 8 lanes each, with 16 bytes of the key and of the value. The new key is the last split's, from shared
+// memory.
 #pragma once
 #include "../common/exp2.cuh"
 #include "../common/reduce.cuh"
@@ -14,11 +15,12 @@ template <typename T, int HeadDim> class Attention {
   static constexpr int LANES = HeadDim / 8, KEYS = 32 / LANES;  // of a key; at once in a warp
   static constexpr int AHEAD = 4;                               // times KEYS, requested together
   static constexpr int EACH = HeadDim / 32;                     // elements of a head in a lane that prepares it
+  static constexpr int STEP = WARPS * KEYS;                     // keys at once in a block
 
  public:
   struct Shared {
-    float query[WARPS][HeadDim];  // turned, times the scale
-    float sum[WARPS][HeadDim];    // before there are sums: what a warp turns
+    float query[HeadDim];       // turned, times the scale
+    float sum[WARPS][HeadDim];  // before there are sums: what a warp turns
     T key[HeadDim], value[HeadDim];
     float2 size[WARPS];
   };
@@ -47,7 +49,7 @@ template <typename T, int HeadDim> class Attention {
 #pragma unroll 1
     for (int unit = blockIdx.x; unit < s_.units; unit += gridDim.x) {
       if (s_.units > int(gridDim.x)) find(unit);
-      if (heads_ == 0) continue;
+      if (head_ < 0) continue;
       load<true>(layer, first_key());  // before what the queries are made of is there
       load<false>(layer, first_key());
       sync_consumers();  // nobody needs the scratch any more
@@ -58,28 +60,22 @@ template <typename T, int HeadDim> class Attention {
   }
 
  private:
-  // What a unit is; no heads where there is none, or its split is not used.
+  // What a unit is; no head where there is none, or its split is not used.
   __device__ __forceinline__ void find(int unit) {
-    const int group = s_.heads / s_.kv_heads, parts = (group + s_.unit_heads - 1) / s_.unit_heads;
-    heads_ = begin_ = end_ = 0;
+    head_ = -1, begin_ = end_ = 0;
     if (unit >= s_.units) return;
     split_ = unit % s_.splits, unit /= s_.splits;
-    const int part = unit % parts;
-    unit /= parts;
-    kv_head_ = unit % s_.kv_heads, row_ = unit / s_.kv_heads;
+    row_ = s_.heads_of.quotient(unit);
+    const int head = unit - row_ * s_.heads, group = s_.heads / s_.kv_heads;
     const int used = used_[row_], keys = place_[row_] + 1, each = (keys + used - 1) / used;
     if (split_ >= used) return;
-    head_ = kv_head_ * group + part * s_.unit_heads;
-    heads_ = group - part * s_.unit_heads < s_.unit_heads ? group - part * s_.unit_heads : s_.unit_heads;
-    writes_ = part == 0;
+    head_ = head, kv_head_ = head / group, writes_ = head % group == 0;
     begin_ = split_ * each < keys ? split_ * each : keys;
     end_ = begin_ + each < keys ? begin_ + each : keys;
     base_ = row_ * s_.cache_step[0] + kv_head_ * s_.cache_step[1];
   }
-  __device__ __forceinline__ int head_warps() const { return 1 << s_.log_head_warps; }  // of a head
-  __device__ __forceinline__ int step() const { return head_warps() * KEYS; }
   __device__ __forceinline__ int first_key() const {
-    return begin_ + (threadIdx.x / 32 & (head_warps() - 1)) * KEYS + threadIdx.x % 32 / LANES;
+    return begin_ + threadIdx.x / 32 * KEYS + threadIdx.x % 32 / LANES;
   }
   __device__ __forceinline__ int64_t address_of(int key) const { return base_ + key * s_.cache_step[2]; }
   // Whether the new key is among the unit's.
@@ -87,22 +83,21 @@ template <typename T, int HeadDim> class Attention {
   template <bool Keys> __device__ __forceinline__ void load(const DecoderLayer& layer, int key) {
     const T* const cache = static_cast<const T*>(Keys ? layer.k_cache : layer.v_cache) + threadIdx.x % LANES * 8;
 #pragma unroll
-    for (int i = 0; i < AHEAD; ++i, key += step()) {
+    for (int i = 0; i < AHEAD; ++i, key += STEP) {
       uint4& to = Keys ? k_[i] : v_[i];
       to = {0, 0, 0, 0};
       if (key < end_) to = *reinterpret_cast<const uint4*>(cache + address_of(key));
     }
   }
 
-  // The unit's queries, and where they are its own the new key and value, into shared memory and the caches. A lane has
-  // EACH neighbouring elements of a head of the packed product.
+  // The unit's query, and where they are among its keys the new key and value, into shared memory and the caches: each
+  // by a warp, of which a lane has EACH neighbouring elements of a head of the packed product.
   __device__ __forceinline__ void prepare_heads(const DecoderLayer& layer, const T* qkv) {
     const int first = threadIdx.x % 32 * EACH, half = s_.rotary / 2, inner = s_.heads * HeadDim;
     float* const all = shared_.sum[threadIdx.x / 32];
-#pragma unroll 1
-    for (int i = threadIdx.x / 32; i < heads_ + (has_new() ? 2 : 0); i += WARPS) {
-      const int kind = i < heads_ ? 0 : i - heads_ + 1;  // 0: a query, 1: the key, 2: the value
-      const int heads = kind == 0 ? head_ + i : s_.heads + kv_head_ + (kind == 2 ? s_.kv_heads : 0);
+    const int kind = threadIdx.x / 32;  // 0: the query, 1: the key, 2: the value
+    if (kind < (has_new() ? 3 : 1)) {
+      const int heads = kind == 0 ? head_ : s_.heads + kv_head_ + (kind == 2 ? s_.kv_heads : 0);
       const T* const norm = static_cast<const T*>(kind == 0 ? layer.q_norm : kind == 1 ? layer.k_norm : nullptr);
       const T* const from = qkv + row_ * (inner + 2 * s_.kv_heads * HeadDim) + heads * HeadDim + first;
       const bool turns = kind < 2 && first < s_.rotary;
@@ -141,7 +136,7 @@ template <typename T, int HeadDim> class Attention {
         const int at = first + e;
         if (turns) v[e] = rounded<T>(v[e] * cosine[e] + all[at < half ? at + half : at - half] * sine[e]);
         const T one = from_float<T>(v[e]);
-        if (kind == 0) shared_.query[i][at] = v[e] * s_.scale;
+        if (kind == 0) shared_.query[at] = v[e] * s_.scale;
         if (kind == 1) shared_.key[at] = one;
         if (kind == 2) shared_.value[at] = one;
         if (kind && writes_)
@@ -154,19 +149,18 @@ template <typename T, int HeadDim> class Attention {
   __device__ __forceinline__ void attend(const DecoderLayer& layer) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, column = lane % LANES * 8;
     const int fresh = has_new() ? end_ - 1 : -1;
-    const float* const query =
-        shared_.query[warp >> s_.log_head_warps < heads_ ? warp >> s_.log_head_warps : 0] + column;
+    const float* const query = shared_.query + column;
     float q[8], largest = -INFINITY, weights = 0.0f, sum[8] = {};
 #pragma unroll
     for (int e = 0; e < 8; ++e) q[e] = query[e];
     // The bound is the warp's: all its lanes take part in each sum.
     int key = first_key();
 #pragma unroll 1
-    for (int at = key - lane / LANES; at < end_; at += AHEAD * step(), key += AHEAD * step()) {
+    for (int at = key - lane / LANES; at < end_; at += AHEAD * STEP, key += AHEAD * STEP) {
       float score[AHEAD], v[8];
 #pragma unroll
       for (int i = 0; i < AHEAD; ++i) {
-        if (key + i * step() == fresh) {
+        if (key + i * STEP == fresh) {
           k_[i] = *reinterpret_cast<const uint4*>(shared_.key + column);
           v_[i] = *reinterpret_cast<const uint4*>(shared_.value + column);
         }
@@ -175,7 +169,7 @@ template <typename T, int HeadDim> class Attention {
 #pragma unroll
         for (int e = 0; e < 8; ++e) score[i] += q[e] * v[e];
       }
-      load<true>(layer, key + AHEAD * step());
+      load<true>(layer, key + AHEAD * STEP);
 #pragma unroll
       for (int distance = LANES / 2; distance > 0; distance /= 2)
 #pragma unroll
@@ -183,7 +177,7 @@ template <typename T, int HeadDim> class Attention {
       float more = largest;
 #pragma unroll
       for (int i = 0; i < AHEAD; ++i) {
-        if (key + i * step() >= end_) score[i] = -INFINITY;
+        if (key + i * STEP >= end_) score[i] = -INFINITY;
         more = fmaxf(more, score[i]);
       }
       const float from = more == -INFINITY ? 0.0f : more, scale = exp2_approx(largest - from);
@@ -198,7 +192,7 @@ template <typename T, int HeadDim> class Attention {
 #pragma unroll
         for (int e = 0; e < 8; ++e) sum[e] += weight * v[e];
       }
-      load<false>(layer, key + AHEAD * step());
+      load<false>(layer, key + AHEAD * STEP);
     }
     // Of the keys of a warp.
     float more = largest;
@@ -223,33 +217,29 @@ template <typename T, int HeadDim> class Attention {
     sync_consumers();
   }
 
-  // Of the warps of a head, to the other blocks.
+  // Of all warps, to the other blocks.
   __device__ __forceinline__ void join(float* context, float* sizes) {
-#pragma unroll 1
-    for (int at = threadIdx.x; at < heads_ * HeadDim; at += THREADS) {
-      const int h = at / HeadDim, d = at % HeadDim, first = h << s_.log_head_warps;
-      float2 size[WARPS];
-      float part[WARPS], largest = -INFINITY, weights = 0.0f, sum = 0.0f;
+    const int d = threadIdx.x, to = (row_ * s_.heads + head_) * s_.splits + split_;
+    if (d >= HeadDim) return;
+    float2 size[WARPS];
+    float part[WARPS], largest = -INFINITY, weights = 0.0f, sum = 0.0f;
 #pragma unroll
-      for (int w = 0; w < WARPS; ++w) {
-        const int from = w < head_warps() ? first + w : first;  // past the last the first again
-        size[w] = shared_.size[from], part[w] = shared_.sum[from][d];
-        largest = fmaxf(largest, size[w].x);
-      }
-      const float from = largest == -INFINITY ? 0.0f : largest;
+    for (int w = 0; w < WARPS; ++w) {
+      size[w] = shared_.size[w], part[w] = shared_.sum[w][d];
+      largest = fmaxf(largest, size[w].x);
+    }
+    const float from = largest == -INFINITY ? 0.0f : largest;
 #pragma unroll
-      for (int w = 0; w < WARPS; ++w) {
-        const float by = w < head_warps() ? exp2_approx(size[w].x - from) : 0.0f;
-        weights += by * size[w].y;
-        sum += by * part[w];
-      }
-      if (place_[row_] < 0) sum = NAN;
-      const int to = (row_ * s_.heads + head_ + h) * s_.splits + split_;
-      cooperative::publish(context + to * HeadDim + d, sum);
-      if (d == 0) {
-        cooperative::publish(sizes + to * 2, largest);
-        cooperative::publish(sizes + to * 2 + 1, weights);
-      }
+    for (int w = 0; w < WARPS; ++w) {
+      const float by = exp2_approx(size[w].x - from);
+      weights += by * size[w].y;
+      sum += by * part[w];
+    }
+    if (place_[row_] < 0) sum = NAN;
+    cooperative::publish(context + to * HeadDim + d, sum);
+    if (d == 0) {
+      cooperative::publish(sizes + to * 2, largest);
+      cooperative::publish(sizes + to * 2 + 1, weights);
     }
   }
 
@@ -257,7 +247,7 @@ template <typename T, int HeadDim> class Attention {
   Shared& shared_;
   const int *place_, *used_;
   int64_t base_ = 0;  // of the unit's keys in a cache
-  int split_ = 0, kv_head_ = 0, row_ = 0, head_ = 0, heads_ = 0, begin_ = 0, end_ = 0;
+  int split_ = 0, kv_head_ = 0, row_ = 0, head_ = -1, begin_ = 0, end_ = 0;
   bool writes_ = false;
   uint4 k_[AHEAD], v_[AHEAD];
 };

@@ -36,8 +36,8 @@ struct Step {
   Divisor heads_of{1}, eights_of_width{1}, eights_of_ffn{1};
   int vector[VECTORS];  // size of each, in 16 bits; 0 for what is none
   int layers, rows, width, heads, kv_heads, rotary, ffn, activation;
-  int splits, units, unit_heads, log_head_warps;  // of attention; warps of a head, as a power of two
-  float eps, inverse_width, scale;                // scale: of scores, times log2(e)
+  int splits, units;                // of attention
+  float eps, inverse_width, scale;  // scale: of scores, times log2(e)
 };
 
 // From one row in shared memory to the next, in elements: eight lanes that read 16 bytes each of two rows meet no bank

@@ -12,7 +12,7 @@
 namespace {
 using namespace decoder;
 
-constexpr int SPLIT_KEYS = 128;  // that a split has at least
+constexpr int SPLIT_KEYS = 64;  // that a split has at least
 
 // Of the consumer warps.
 struct Shared {
@@ -157,12 +157,7 @@ Step step_of(const DecoderLayersArgs& a, int64_t& published) {
                          a.width,        a.width,     a.width,   0,          first, 0, a.width,
                          2 * outputs[0], 2 * a.width, 2 * first, 2 * a.width};
   for (int i = 0; i < VECTORS; ++i) s.vector[i] = vectors[i];
-  const int group = a.heads / a.kv_heads;
-  s.unit_heads = 1, s.log_head_warps = 3;
-  static_assert(WARPS == 8);
-  for (; s.unit_heads < group && s.log_head_warps > 0; s.unit_heads *= 2) --s.log_head_warps;
-  const int units = a.rows * a.kv_heads * ((group + s.unit_heads - 1) / s.unit_heads);
-  const int most = cooperative::most_blocks() / units;  // a unit for each multiprocessor
+  const int units = a.rows * a.heads, most = cooperative::most_blocks() / units;  // a unit for each multiprocessor
   s.splits = most < 1 ? 1 : most > kDecoderSplits ? kDecoderSplits : most;
   s.units = units * s.splits;
   const auto begin = static_cast<unsigned char*>(a.workspace);
