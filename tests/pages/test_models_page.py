@@ -320,7 +320,7 @@ def test_the_url_says_the_dtype_of_a_config_file(draw, described_here, tmp_path)
 
 def test_layers_that_this_machine_has_no_memory_for_are_no_difference(draw, profiles):
     """It said "layers 32 instead of 3" while the form showed 32."""
-    run = "20261126-214207-model-218f73"
+    run = "20261128-182722-model-368f43"
     shutil.copytree(paths.ROOT / "profiles" / "recorded" / run, profiles / "recorded" / run)
     at = draw("models", run=run)
     assert "layers" in said(at.info) and "instead of" not in said(at.info)
@@ -329,12 +329,12 @@ def test_layers_that_this_machine_has_no_memory_for_are_no_difference(draw, prof
 def test_layers_that_run_here_and_those_of_the_result_are_told_apart(draw, profiles, monkeypatch):
     """The slider said 32 layers, a box at the end of the form 3 of them, and the result had all."""
     monkeypatch.setattr(room, "_room", lambda device: (16 << 30, "21.8 GiB are available"))
-    run = "20261126-214207-model-218f73"
+    run = "20261128-182722-model-368f43"
     shutil.copytree(paths.ROOT / "profiles" / "recorded" / run, profiles / "recorded" / run)
     at = draw("models", run=run)
     fewer = re.search(r"Run here, on .+: Llama 3 8B is reduced to (\d+) of its 32 layers", said(at.info))
     assert fewer and f"with {fewer[1]} of 32 layers" in said(at.caption), said(at.caption)
-    assert "The result on show has 32 layers (measured on NVIDIA H100 80GB HBM3)." in said(at.caption)
+    assert "The result on show has 32 layers (measured on NVIDIA H200)." in said(at.caption)
 
 
 def test_a_step_of_decoding_shows_no_square_mask(draw, profiles):
