@@ -1,7 +1,8 @@
 """One call on a GPU box: builds, tests, sanitises and records, and prints a short table last.
 
     python3 scripts/on_gpu.py --out DIR [--steps build,test,sanitize,record] [--only attention] [--budget-s
-    500] python3 scripts/on_gpu.py --plan [--only bert,traverse] [--missing] [--budget-s 1800]
+    500] python3 scripts/on_gpu.py --plan [--only bert,traverse] [--missing [--on "NVIDIA H200"]] [--budget-s
+    1800]
 
 Needs torch >= 2.11 with CUDA, nvcc and ninja; none of the app's own packages. What is recorded lands in
 DIR/recorded.tar.gz, to be unpacked under profiles/recorded/; logs next to it. A step that fails is reported
@@ -146,6 +147,11 @@ def main() -> int:
         "--missing", action="store_true", help="leave out what has a whole run of its title in that folder"
     )
     parser.add_argument(
+        "--on",
+        metavar="NAME",
+        help="the device whose runs count as such (default the one that is there; with --plan any)",
+    )
+    parser.add_argument(
         "--gpus",
         type=int,
         default=1,
@@ -179,6 +185,7 @@ def main() -> int:
         parser.error(f"--gpus is a number from 1, not {options.gpus}")
     options.resume = options.resume.resolve()
     if options.plan:
+        options.on = options.on or ""
         print(record_step.plan(options))
         return 0
     if options.out is None:
@@ -188,6 +195,8 @@ def main() -> int:
     )
     if options.device != "cpu" and len(there := environment.devices()) <= needed:
         parser.error(f"{needed} GPUs are needed; there is {', '.join(there)}")
+    if options.on is None:
+        options.on = environment.device_name(options.device)
     options.out = options.out.resolve()
     options.out.mkdir(parents=True, exist_ok=True)
     begun, budget, reports = time.monotonic(), options.budget_s, []

@@ -173,7 +173,8 @@ def plan(options) -> str:
 
 
 def wanted(options) -> list[recordings.Entry]:
-    return recordings.entries(options.resume, options.device, options.only, options.missing)
+    given = options.resume, options.device, options.only, options.missing
+    return recordings.entries(*given, options.on)
 
 
 def summary(entry: recordings.Entry, answer: dict) -> list[str]:

@@ -26,11 +26,13 @@ own. 30 on a GPU with 16 cores alone, 60 to 90 where eight GPUs compile at one t
 
 @dataclass(eq=False)
 class Entry:
-    """One entry; ``resume``: the folder of earlier recordings, ``device``: as of --device."""
+    """One entry; ``resume``: the folder of earlier recordings, ``device``: as of --device, ``on``: the name
+    of the device whose runs count, any where empty."""
 
     table: dict
     resume: Path
     device: str
+    on: str = ""
 
     @property
     def title(self) -> str:
@@ -109,7 +111,9 @@ class Entry:
                 if (path / "notes.json").is_file()
                 else ""
             )
-            if title == self.title and json.loads((path / "run.json").read_text())["status"] == "done":
+            run = json.loads((path / "run.json").read_text())
+            there = not self.on or self.on == run.get("environment", {}).get("device_name")
+            if title == self.title and run["status"] == "done" and there:
                 return True
         return False
 
@@ -149,12 +153,13 @@ class Entry:
         return [w for mask in self.table.get("masks", ()) for w in ("--mask", mask)]
 
 
-def entries(resume: Path, device: str, only: str = "", missing: bool = False) -> list[Entry]:
+def entries(resume: Path, device: str, only: str = "", missing: bool = False, on: str = "") -> list[Entry]:
     """Those that hold one of the words of ``only`` and are for this device or for any, without traverses of
-    which nothing is left; with ``missing`` without all that is whole in the folder ``resume``. In the order
-    of recording: by turn, the longest first, so that nothing long is left last."""
+    which nothing is left; with ``missing`` without all that is whole in the folder ``resume``, measured on a
+    device of the name ``on``. In the order of recording: by turn, the longest first, so that nothing long is
+    left last."""
     table = tomllib.loads((ROOT / "scripts" / "recordings.toml").read_text())["run"]
-    found = [e for t in table if (e := Entry(t, resume, device)).named(only)]
+    found = [e for t in table if (e := Entry(t, resume, device, on)).named(only)]
     found = [e for e in found if device == e.table.get("device", device)]
     found = [e for e in found if not (e.whole if missing or e.traverse else False)]
     return sorted(found, key=lambda e: (e.turn, -e.table["seconds"]))

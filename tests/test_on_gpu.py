@@ -84,6 +84,7 @@ def options(tmp_path, **changes):
     given = {
         "only": "",
         "missing": True,
+        "on": "",
         "resume": tmp_path,
         "device": "cpu",
         "budget_s": 100.0,
@@ -141,6 +142,10 @@ def test_what_is_whole_is_left_out(tmp_path, monkeypatch):
     (run / "run.json").write_text(json.dumps({"status": "done"}))
     assert titles() == [] and titles(missing=False) == ["Adding"]
     assert titles(missing=False, only="gemm,softmax") == []
+    (run / "run.json").write_text(
+        json.dumps({"status": "done", "environment": {"device_name": "NVIDIA H100"}})
+    )
+    assert titles(on="NVIDIA H100") == [] and titles(on="NVIDIA H200") == ["Adding"]
 
 
 def traverse_of(count, seconds, **more):
