@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
 from fusescope import ops
 from fusescope.charts import captions, numbers
 from fusescope.charts.masks import gain
-from pages._ui.app import device, url
+from pages._ui.app import cached_chart, device, run_data, url
 from pages._ui.forms import fields
 from pages._ui.masks import achieved, facts
 from pages._ui.widgets import elements
@@ -34,7 +35,8 @@ _LAST = ("dtype", "mode", "older", "run", "full_run")
 def draw(state: url.State, look) -> None:
     """The chart, its table, and what was excluded and why; opens on an operator, device and dtype that have
     been measured."""
-    pairs = {op: rows for op in _with_masks() if len(rows := achieved.pairs(op))}
+    runs = run_data.state()
+    pairs = {op: rows for op in _with_masks() if len(rows := achieved.pairs(op, runs))}
     if not pairs:
         _nothing(look)
         return
@@ -52,7 +54,7 @@ def draw(state: url.State, look) -> None:
         every = fields.yes(state, "every", "every implementation, not only the fastest")
         only = fields.yes(state, "only", "only the masks above")
     if every:
-        found = achieved.pairs(op, every=True)
+        found = achieved.pairs(op, runs, every=True)
     found = found[(found.device_name == name) & (found.dtype == dtype)]
     mine = _above(found, look)
     points, missing = achieved.with_density(found[mine] if only else found)
@@ -60,12 +62,8 @@ def draw(state: url.State, look) -> None:
         st.caption(f"No results of {titles[op]} on {device_text(name)} to show. {_why(missing)}")
         return
     points = points.assign(chosen=mine.reindex(points.index), label=_labels(points))
-    fig = gain.against_density(
-        points,
-        "Speed-up over the fastest on the full mask",
-        f"{device_text(name)} · {dtype} · {gain.summary(points)}",
-        look.theme,
-    )
+    about = (op, name, dtype, every, only, look.texts, look.theme, runs)
+    fig = cached_chart.once(("mask gain", *about), lambda: _chart(points, name, dtype, look.theme))
     shape = [c for c in achieved.SHAPE if c in points and points[c].notna().any()]
     data = points[[*_FIRST, *shape, *_LAST]].sort_values(["mask", "seq", "ms"])
     elements.chart(fig, f"mask-gain-{op}", data)
@@ -79,6 +77,11 @@ def draw(state: url.State, look) -> None:
         "run that measured both. older: a newer source of the implementation was measured on other shapes "
         "only."
     )
+
+
+def _chart(points: pd.DataFrame, name: str, dtype: str, theme: str) -> go.Figure:
+    subtitle = f"{device_text(name)} · {dtype} · {gain.summary(points)}"
+    return gain.against_density(points, "Speed-up over the fastest on the full mask", subtitle, theme)
 
 
 def _with_masks() -> list[str]:
