@@ -53,16 +53,11 @@ def draw(state: url.State, look) -> None:
     with st.container(horizontal=True):
         every = fields.yes(state, "every", "every implementation, not only the fastest")
         only = fields.yes(state, "only", "only the masks above")
-    if every:
-        found = achieved.pairs(op, runs, every=True)
-    found = found[(found.device_name == name) & (found.dtype == dtype)]
-    mine = _above(found, look)
-    points, missing = achieved.with_density(found[mine] if only else found)
+    about = (op, name, dtype, every, only, look.key, runs)
+    points, missing = _points(*about)
     if points.empty:
         st.caption(f"No results of {titles[op]} on {device_text(name)} to show. {_why(missing)}")
         return
-    points = points.assign(chosen=mine.reindex(points.index), label=_labels(points))
-    about = (op, name, dtype, every, only, look.texts, look.theme, runs)
     fig = cached_chart.once(("mask gain", *about), lambda: _chart(points, name, dtype, look.theme))
     shape = [c for c in achieved.SHAPE if c in points and points[c].notna().any()]
     data = points[[*_FIRST, *shape, *_LAST]].sort_values(["mask", "seq", "ms"])
@@ -70,13 +65,26 @@ def draw(state: url.State, look) -> None:
     unit, factor = numbers.time_unit([*data["ms"], *data["full_ms"]])
     shown = data.assign(share=100 * data["share"], ms=data["ms"] * factor, full_ms=data["full_ms"] * factor)
     shown = shown.rename(columns=_SHOWN | {"ms": f"time ({unit})", "full_ms": f"full mask ({unit})"})
-    elements.table(shown, f"mask-gain-{op}-table", data, height=260)
+    elements.table(shown, f"mask-gain-{op}-table", data, height=260, why={})
     elements.note(
         f"{len(points)} results of {points.run.nunique()} runs. {_why(missing)} Both times are of the same "
         f"shape, dtype, device and timing mode ({captions.mode(points['mode'].mode()[0])}), from the newest "
         "run that measured both. older: a newer source of the implementation was measured on other shapes "
         "only."
     )
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _points(
+    op: str, name: str, dtype: str, every: bool, only: bool, look: tuple, runs: int
+) -> tuple[pd.DataFrame, int]:
+    """``achieved.with_density`` of the pairs to show, with ``chosen``: of a mask above the view; and a
+    ``label``."""
+    found = achieved.pairs(op, runs, every=every)
+    found = found[(found.device_name == name) & (found.dtype == dtype)]
+    mine = _above(found, look[0])
+    points, missing = achieved.with_density(found[mine] if only else found)
+    return points.assign(chosen=mine.reindex(points.index), label=_labels(points)), missing
 
 
 def _chart(points: pd.DataFrame, name: str, dtype: str, theme: str) -> go.Figure:
@@ -101,11 +109,11 @@ def _usual_device(devices: list[str], op: str, look) -> str:
     return wanted if wanted in devices else devices[0]
 
 
-def _above(found: pd.DataFrame, look) -> pd.Series:
+def _above(found: pd.DataFrame, texts: tuple[str, ...]) -> pd.Series:
     """Which rows are of the masks above the view."""
     return pd.Series(
         [
-            any(achieved.same(mask, text, int(k)) for text in look.texts)
+            any(achieved.same(mask, text, int(k)) for text in texts)
             for mask, k in zip(found["mask"], found.seq_k, strict=True)
         ],
         index=found.index,
