@@ -17,7 +17,13 @@ from fusescope.store.answers import Found, Question
 from pages._ui.app import run_data, url
 from pages._ui.widgets.text import device_text, md
 
-_PLAIN = {"seq": "sequence", "seq_k": "keys", "head_dim": "head size", "kv_heads": "KV heads"}
+_PLAIN = {
+    "seq": "sequence",
+    "seq_k": "keys",
+    "seq_max": "context",
+    "head_dim": "head size",
+    "kv_heads": "KV heads",
+}
 
 
 def find(question: Question, recorded: bool | None = None) -> Found | None:
