@@ -50,3 +50,26 @@ def test_no_name_is_cut_short(recorded_server, page, address, name):
     page.get_by_role("option").first.wait_for()
     page.keyboard.press("End")  # the list draws what is in sight
     assert page.locator("[role=option] *").evaluate_all(CUT) == []
+
+
+def test_the_name_of_a_case_is_read_at_1024_pixels(recorded_server, page):
+    """ "batch=1, seq=128, len…": the box stood beside that of the baseline, in half a column."""
+    page.set_viewport_size({"width": 1024, "height": 900})
+    page.goto(recorded_server.address + "/models")
+    settled(page)
+    assert page.get_by_role("combobox", name="case").evaluate_all(CLIPPED) == []
+
+
+_FADED = "e => getComputedStyle(e).maskImage !== 'none'"
+
+
+@pytest.mark.parametrize(("pixels", "faded"), [(400, True), (1440, False)])
+def test_the_edge_of_a_chart_that_scrolls_sideways_fades_until_its_end(recorded_server, page, pixels, faded):
+    page.set_viewport_size({"width": pixels, "height": 900})
+    page.goto(recorded_server.address + "/profiler?view=Timeline")
+    settled(page)
+    chart = page.locator('[class*="st-key-wide-chart"]').first
+    assert chart.evaluate(_FADED) == faded
+    chart.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
+    page.wait_for_timeout(300)
+    assert not chart.evaluate(_FADED)

@@ -72,7 +72,7 @@ def shown(at) -> str:
         ),
         (
             {"on": H100, "about": "attention_decode", "kv_heads": "8"},
-            ("Attention, decoding: not recorded.", "Nearest recorded (seq max 8,192 instead of 4,096)"),
+            ("Attention, decoding: not recorded.", "Nearest recorded (context 8,192 instead of 4,096)"),
         ),
         (
             {"about": "sddmm", "mask": "causal"},

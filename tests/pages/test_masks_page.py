@@ -183,13 +183,13 @@ def test_a_gain_is_the_fastest_on_the_mask_over_the_fastest_on_the_full_mask(dra
     records += [synthetic.wrong("v3_x", synthetic.case(512) | {"mask": "causal"})]
     records += [timed("v2_x", 0.1, "file:/nowhere.npy")]
     folders.write(profiles, synthetic.run(), records, samples=False)
-    found = achieved.gains(achieved.records.__wrapped__("attention"))
+    found = achieved.gains(achieved.records.__wrapped__("attention", 0))
     rows, missing = achieved.with_density(found)
     assert rows[["mask", "seq", "impl", "full_impl", "gain"]].values.tolist() == [
         ["causal", 512, "v2_x", "v2_x", 2.0]
     ]
     assert missing == 1 and rows.share.iloc[0] == pytest.approx(2 * 513 / 1024)
-    every = achieved.gains(achieved.records.__wrapped__("attention"), every=True)
+    every = achieved.gains(achieved.records.__wrapped__("attention", 0), every=True)
     assert sorted(every[every["mask"] == "causal"].gain) == [0.5, 2.0]
     at = draw("masks", view="Speed-up", seq="512", mask="causal")
     assert "1 left out" in said(at.caption) and "v2_x" in figures(at)
@@ -210,14 +210,14 @@ def test_times_of_one_run_are_paired_and_a_trivial_newer_run_hides_none(profiles
     first += [timed("v1_x", 1.0, "causal", source="a"), timed("sdpa", 3.0, "causal")]
     whole = run(1, [*first, timed("eager", 9.0, "causal")])
     run(2, [timed("v1_x", 0.5, "causal", source="b")])
-    table = achieved.records.__wrapped__("attention")
+    table = achieved.records.__wrapped__("attention", 0)
     row = achieved.gains(table).iloc[0]
     assert (row.run, row.full_run, row.gain, row.older) == (whole, whole, 2.0, True)
     with monkeypatch.context() as patched:  # a clean-up: other text, the same machine code
         patched.setattr(achieved.same_code, "same", lambda op, impl, old, new: {old, new} == {"a", "b"})
         assert not achieved.gains(table).iloc[0].older
     again = run(3, [timed(r.impl, r.time_ms.graph.median / 2, r.case["mask"], source="b") for r in first])
-    row = achieved.gains(achieved.records.__wrapped__("attention")).iloc[0]
+    row = achieved.gains(achieved.records.__wrapped__("attention", 0)).iloc[0]
     assert (row.run, row.full_run, row.older) == (again, again, False)
 
 

@@ -1,6 +1,7 @@
 """A question finds the recorded case nearest to it, and every difference is said."""
 
 import json
+import time
 
 import pytest
 from make_runs import make, record
@@ -8,6 +9,7 @@ from make_runs import make, record
 from fusescope.core import paths
 from fusescope.store import answers, folder, library
 from fusescope.store.answers import Question
+from fusescope.store.index import runs as index_runs
 from pages._ui.answer import nearest
 
 BERT = {"batch": 16, "seq": 512, "heads": 12, "head_dim": 64}
@@ -168,3 +170,16 @@ def test_values_that_mean_the_same_do_not_differ(shipped):
     (plain,) = answers.find(asked, recorded=True)
     (found,) = answers.find(asked, recorded=True, meaning=nearest.written_out)
     assert "mask" in plain.differs and not found.differs and found.case["seq"] == 512
+
+
+def test_another_question_reads_the_records_again_only_once_a_run_has_changed(profiles, monkeypatch):
+    make(profiles, 3, 2)
+    reads, records = [], library.records
+    monkeypatch.setattr(library, "records", lambda **asked: reads.append(asked) or records(**asked))
+    op = library.runs()[0][0].spec["op"]
+    time.sleep(2 * index_runs.SETTLED_NS / 1e9)
+    for rows in (8, 16, 32):
+        assert answers.find(Question(op, {"rows": rows}))
+    assert len(reads) == 1
+    folder.write_notes(library.find(library.runs()[0][0].id), notes="seen again")
+    assert answers.find(Question(op, {"rows": 8})) and len(reads) == 2

@@ -153,3 +153,16 @@ def test_what_duckdb_and_arrow_raise_is_one_sentence():
     for fault in (lambda c: c.execute("SELEC 1"), lambda c: pa.array([1, "x"])):
         with pytest.raises(RunError, match=r"^the query could not be answered"), database.connect() as c:
             fault(c)
+
+
+def test_the_state_is_the_same_until_a_run_changes_and_none_while_one_is_live(runs):
+    time.sleep(2 * index_runs.SETTLED_NS / 1e9)
+    first = library.state()
+    assert first is not None and library.state() == first
+    transfer.delete(names(runs)[0])
+    assert library.state() not in (None, first)
+    last = library.state()
+    folder.write_notes(runs / names(runs)[0], notes="seen again")
+    assert library.state() not in (None, last)
+    folder.create("bench", {"op": "add"})
+    assert library.state() is None

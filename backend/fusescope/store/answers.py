@@ -6,8 +6,10 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from fusescope.core.kept.bounded_cache import BoundedCache
 from fusescope.core.schema.cases import ABSENT, FOLLOWS, value
 from fusescope.store import library
 
@@ -23,6 +25,8 @@ _WEIGHT = {"head_dim": 3.0}
 _ENOUGH = 0.5
 """Share of the most implementations measured on a case that a newer run needs in order to be preferred."""
 
+
+_kept: BoundedCache[list[tuple]] = BoundedCache(64)
 
 Meaning = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """A case with its texts written out, as the defaults of a mask at the case's length. Values that differ as
@@ -80,6 +84,13 @@ def find(
 
 
 def _measured(op: str, recorded: bool | None, impls: Sequence[str]) -> list[tuple]:
+    """``_grouped``, made once until a run changes: another question is asked of the same records."""
+    state = library.state()
+    make = partial(_grouped, op, recorded, impls)
+    return make() if state is None else _kept.get_or_make((state, op, recorded, *impls), make)
+
+
+def _grouped(op: str, recorded: bool | None, impls: Sequence[str]) -> list[tuple]:
     """(run, case, dtype, device name, implementations with a valid time, created) for each run and case; of
     layouts over several devices none: they answer another question than execution modes of a model."""
     table = library.records(op=op)

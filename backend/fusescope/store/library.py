@@ -153,6 +153,13 @@ def _same_words(word: str) -> tuple[str, ...]:
     return next((same for same in _SYNONYMS if word in same), (word,))
 
 
+def state() -> int | None:
+    """What is made from all runs can be kept for as long as this is the same; None, for not at all, while one
+    is live. RunError without duckdb."""
+    with database.connect():
+        return index_runs.state()
+
+
 def broken() -> list[tuple[str, str]]:
     """Run folders that cannot be read: (id, reason)."""
     with database.connect():

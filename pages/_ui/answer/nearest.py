@@ -12,29 +12,31 @@ from fusescope import masks
 from fusescope.charts import captions, tables
 from fusescope.core.errors import RunError
 from fusescope.core.schema.cases import ABSENT
-from fusescope.store import answers, library
+from fusescope.store import answers
 from fusescope.store.answers import Found, Question
 from pages._ui.app import run_data, url
 from pages._ui.widgets.text import device_text, md
 
-_NEWEST = 20
-"""Runs whose change makes an answer be looked up again at once; that of an older one within half a minute."""
-_PLAIN = {"seq": "sequence", "seq_k": "keys", "head_dim": "head size", "kv_heads": "KV heads"}
+_PLAIN = {
+    "seq": "sequence",
+    "seq_k": "keys",
+    "seq_max": "context",
+    "head_dim": "head size",
+    "kv_heads": "KV heads",
+}
 
 
 def find(question: Question, recorded: bool | None = None) -> Found | None:
     """The nearest measured case; None where there is none, or no database to look it up."""
-    newest, total = library.runs(limit=_NEWEST)
-    state = (total, *((r.id, r.status, r.progress.done) for r in newest))
     try:
-        found = _find(repr((question, recorded, state)), question, recorded)
+        found = _find(repr((question, recorded)), run_data.state(), question, recorded)
     except RunError:  # no duckdb: doctor says so
         return None
     return found[0] if found else None
 
 
-@st.cache_data(max_entries=256, ttl=30, show_spinner=False)
-def _find(state: str, _question: Question, _recorded: bool | None) -> list[Found]:
+@st.cache_data(max_entries=256, show_spinner=False)
+def _find(asked: str, state: int, _question: Question, _recorded: bool | None) -> list[Found]:
     return answers.find(_question, recorded=_recorded, meaning=written_out)
 
 

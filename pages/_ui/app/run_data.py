@@ -4,6 +4,7 @@ at once."""
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import streamlit as st
@@ -12,6 +13,8 @@ from fusescope.core.errors import RunError
 from fusescope.core.records import Record, Run
 from fusescope.store import folder, library
 from fusescope.store.bounded import plain
+
+_LIVE_SECONDS = 20
 
 
 def read(run_id: str) -> Run:
@@ -50,6 +53,13 @@ def artifacts(run_id: str) -> list[tuple[str, int]]:
     return [(str(p.relative_to(home)), p.stat().st_size) for p in plain.files(home)]
 
 
+def state() -> int:
+    """What caches over all runs have in their key: it stays for as long as no run changes, and while one is
+    live for some seconds."""
+    number = library.state()
+    return -int(time.time() // _LIVE_SECONDS) if number is None else number
+
+
 def newest(kind: str, op: str | None = None, recorded: bool | None = None) -> Run | None:
     """The latest run of a kind that is running or has a record: one that ended before any result hides no
     better one. None without one."""
@@ -57,10 +67,14 @@ def newest(kind: str, op: str | None = None, recorded: bool | None = None) -> Ru
     return next((r for r in found if r.status == "running" or (not r.live and has_records(r.id))), None)
 
 
-@st.cache_data(ttl=20, show_spinner=False)
 def measured() -> list[tuple[str, str]]:
     """(operator, device name) of the comparisons there are, this machine's or not: reading them all takes as
     long as a chart."""
+    return _measured(state())
+
+
+@st.cache_data(max_entries=4, show_spinner=False)
+def _measured(state: int) -> list[tuple[str, str]]:
     runs = (run for kind in ("bench", "model") for run in library.runs(kind=kind, limit=200)[0])
     return list(dict.fromkeys((str(run.spec.get("op")), run.device_name) for run in runs))
 

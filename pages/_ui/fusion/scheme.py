@@ -23,6 +23,7 @@ from pages._ui.widgets.text import device_text, md, sentence
 START = "0001101010101010"
 _CODE, _ATTENTION, _BITS = "fusion/code", "fusion/attention", "fusion/bits"
 _VALID, _BAD = "fusion/valid", "fusion/bad"  # the last valid code; an invalid one typed since, and why
+_FASTEST = "fusion/fastest"  # of the last layer with a sweep
 _NEAR = 3  # other layers that are offered
 _NAMES = [f"{o.number} {o.name}" for o in layer.OPERATORS]
 
@@ -108,15 +109,20 @@ def _graph(segments, canonical: str, setting: Setting) -> None:
 
 
 def code_of(state: url.State, asked: Layer | None) -> str:
-    """The code of the page, as 16 bits: at first the fastest scheme measured of the layer; an invalid one in
-    the URL is reported and ignored."""
+    """The code of the page, as 16 bits: at first the fastest scheme measured of the layer, for each layer its
+    own until another scheme is chosen; an invalid one in the URL is reported and ignored."""
+    fastest = _fastest(asked)
     if state.opened or _VALID not in st.session_state:
         given = state.query.get("code")
         try:
-            put(encoding.bits(given or _fastest(asked) or START))
+            put(encoding.bits(given or fastest or START))
         except (ValueError, TypeError) as error:
             state.ignored("code", error)
             put(START)
+    elif fastest and st.session_state[_VALID] == st.session_state.get(_FASTEST):
+        put(fastest)
+    if fastest:
+        st.session_state[_FASTEST] = fastest
     code = st.session_state[_VALID]
     bad = st.session_state.get(_BAD)
     told.tell(_CODE, bad[0] if bad else code)

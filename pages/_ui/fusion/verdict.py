@@ -127,7 +127,10 @@ def _words(run: Run) -> str:
 
 def _behind(ms: float, times: list[float], of: str) -> str:
     rank = sum(t < ms for t in times) + 1
-    least = f"{numbers.ratio(ms / times[0])} the time of the fastest"
+    close = ms <= _CLOSE * times[0]
+    least = (
+        "within 1 % of the fastest" if close else f"{numbers.ratio(ms / times[0])} the time of the fastest"
+    )
     return f"Rank {rank:,} of {len(times):,} measured schemes{of}, {least}"
 
 

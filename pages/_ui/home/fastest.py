@@ -183,6 +183,11 @@ def _work(question: Question, quantised: str | None = None) -> tuple[float, floa
 
 def _ceilings(name: str | None, dtype: str | None) -> tuple[roofline.Ceiling | None, str]:
     """The device's measured ceilings, else those of its data sheet, and which they are."""
+    return _ceilings_of(name, dtype, run_data.state())
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _ceilings_of(name: str | None, dtype: str | None, state: int) -> tuple[roofline.Ceiling | None, str]:
     for run in library.runs(kind="bench", limit=200)[0] + library.runs(kind="model", limit=200)[0]:
         if run.device_name == name:
             try:

@@ -22,14 +22,16 @@ FULL = "full"
 _MODES = ("graph", "eager", "graph_cold", "eager_cold")
 _USUAL = {"heads": 12, "head_dim": 64}
 """BERT-base's heads: of several shapes measured at a length, the largest batch with these counts."""
+_KEPT = 16  # operators
 _ENOUGH = 0.5
 """Share of the most implementations measured on a case that a newer run needs in order to be preferred."""
 
 
-@st.cache_data(ttl=20, show_spinner=False)
-def records(op: str) -> pd.DataFrame:
+@st.cache_data(max_entries=_KEPT, show_spinner=False)
+def records(op: str, state: int) -> pd.DataFrame:
     """Correct records of the operator with a time, oldest first: op, run, created, device_name, impl, dtype,
-    source_hash, speedup, the case's keys, and ``mode`` and ``ms`` of the first timing mode measured."""
+    source_hash, speedup, the case's keys, and ``mode`` and ``ms`` of the first timing mode measured.
+    ``state``: ``run_data.state``."""
     table = library.records(op=op)
     table = table[table.status == "ok"]
     if table.empty:
@@ -46,10 +48,10 @@ def records(op: str) -> pd.DataFrame:
     return first[first["mask"].notna()].drop(columns=[f"{m}_ms" for m in _MODES])
 
 
-@st.cache_data(ttl=20, show_spinner=False)
-def pairs(op: str, every: bool = False) -> pd.DataFrame:
-    """``gains`` of all records of an operator."""
-    return gains(records(op), every)
+@st.cache_data(max_entries=2 * _KEPT, show_spinner=False)
+def pairs(op: str, state: int, every: bool = False) -> pd.DataFrame:
+    """``gains`` of all records of an operator. ``state``: ``run_data.state``."""
+    return gains(records(op, state), every)
 
 
 def gains(table: pd.DataFrame, every: bool = False) -> pd.DataFrame:

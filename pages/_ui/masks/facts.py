@@ -71,12 +71,12 @@ def measured(text: str, seq_q: int, seq_k: int) -> pd.DataFrame:
     """The rows of ``achieved.of_mask`` with density, the shape to quote first; empty where nothing was
     measured on both this mask and the full one."""
     here = str(device.facts(device.current()).get("device_name") or device.current())
-    return _measured(text, seq_q, seq_k, here, mask_files.stamp(text))
+    return _measured(text, seq_q, seq_k, here, mask_files.stamp(text), run_data.state())
 
 
-@st.cache_data(ttl=20, max_entries=64, show_spinner=False)  # the sentence and the figures ask alike
-def _measured(text: str, seq_q: int, seq_k: int, here: str, stamp) -> pd.DataFrame:
-    found = achieved.of_mask(achieved.pairs(OP), text, seq_q, seq_k, [here, device.QUOTED])
+@st.cache_data(max_entries=64, show_spinner=False)  # the sentence and the figures ask alike
+def _measured(text: str, seq_q: int, seq_k: int, here: str, stamp, state: int) -> pd.DataFrame:
+    found = achieved.of_mask(achieved.pairs(OP, state), text, seq_q, seq_k, [here, device.QUOTED])
     return achieved.with_density(found)[0]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
 from fusescope import ops
 from fusescope.charts import captions, numbers
 from fusescope.charts.masks import gain
-from pages._ui.app import device, url
+from pages._ui.app import cached_chart, device, run_data, url
 from pages._ui.forms import fields
 from pages._ui.masks import achieved, facts
 from pages._ui.widgets import elements
@@ -34,7 +35,8 @@ _LAST = ("dtype", "mode", "older", "run", "full_run")
 def draw(state: url.State, look) -> None:
     """The chart, its table, and what was excluded and why; opens on an operator, device and dtype that have
     been measured."""
-    pairs = {op: rows for op in _with_masks() if len(rows := achieved.pairs(op))}
+    runs = run_data.state()
+    pairs = {op: rows for op in _with_masks() if len(rows := achieved.pairs(op, runs))}
     if not pairs:
         _nothing(look)
         return
@@ -51,34 +53,43 @@ def draw(state: url.State, look) -> None:
     with st.container(horizontal=True):
         every = fields.yes(state, "every", "every implementation, not only the fastest")
         only = fields.yes(state, "only", "only the masks above")
-    if every:
-        found = achieved.pairs(op, every=True)
-    found = found[(found.device_name == name) & (found.dtype == dtype)]
-    mine = _above(found, look)
-    points, missing = achieved.with_density(found[mine] if only else found)
+    about = (op, name, dtype, every, only, look.key, runs)
+    points, missing = _points(*about)
     if points.empty:
         st.caption(f"No results of {titles[op]} on {device_text(name)} to show. {_why(missing)}")
         return
-    points = points.assign(chosen=mine.reindex(points.index), label=_labels(points))
-    fig = gain.against_density(
-        points,
-        "Speed-up over the fastest on the full mask",
-        f"{device_text(name)} · {dtype} · {gain.summary(points)}",
-        look.theme,
-    )
+    fig = cached_chart.once(("mask gain", *about), lambda: _chart(points, name, dtype, look.theme))
     shape = [c for c in achieved.SHAPE if c in points and points[c].notna().any()]
     data = points[[*_FIRST, *shape, *_LAST]].sort_values(["mask", "seq", "ms"])
     elements.chart(fig, f"mask-gain-{op}", data)
     unit, factor = numbers.time_unit([*data["ms"], *data["full_ms"]])
     shown = data.assign(share=100 * data["share"], ms=data["ms"] * factor, full_ms=data["full_ms"] * factor)
     shown = shown.rename(columns=_SHOWN | {"ms": f"time ({unit})", "full_ms": f"full mask ({unit})"})
-    elements.table(shown, f"mask-gain-{op}-table", data, height=260)
+    elements.table(shown, f"mask-gain-{op}-table", data, height=260, why={})
     elements.note(
         f"{len(points)} results of {points.run.nunique()} runs. {_why(missing)} Both times are of the same "
         f"shape, dtype, device and timing mode ({captions.mode(points['mode'].mode()[0])}), from the newest "
         "run that measured both. older: a newer source of the implementation was measured on other shapes "
         "only."
     )
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _points(
+    op: str, name: str, dtype: str, every: bool, only: bool, look: tuple, runs: int
+) -> tuple[pd.DataFrame, int]:
+    """``achieved.with_density`` of the pairs to show, with ``chosen``: of a mask above the view; and a
+    ``label``."""
+    found = achieved.pairs(op, runs, every=every)
+    found = found[(found.device_name == name) & (found.dtype == dtype)]
+    mine = _above(found, look[0])
+    points, missing = achieved.with_density(found[mine] if only else found)
+    return points.assign(chosen=mine.reindex(points.index), label=_labels(points)), missing
+
+
+def _chart(points: pd.DataFrame, name: str, dtype: str, theme: str) -> go.Figure:
+    subtitle = f"{device_text(name)} · {dtype} · {gain.summary(points)}"
+    return gain.against_density(points, "Speed-up over the fastest on the full mask", subtitle, theme)
 
 
 def _with_masks() -> list[str]:
@@ -98,11 +109,11 @@ def _usual_device(devices: list[str], op: str, look) -> str:
     return wanted if wanted in devices else devices[0]
 
 
-def _above(found: pd.DataFrame, look) -> pd.Series:
+def _above(found: pd.DataFrame, texts: tuple[str, ...]) -> pd.Series:
     """Which rows are of the masks above the view."""
     return pd.Series(
         [
-            any(achieved.same(mask, text, int(k)) for text in look.texts)
+            any(achieved.same(mask, text, int(k)) for text in texts)
             for mask, k in zip(found["mask"], found.seq_k, strict=True)
         ],
         index=found.index,

@@ -143,7 +143,9 @@ def _waves(state: url.State, look: Look, tile: int, rows, tile_rows) -> None:
                 }
             )
     data = pd.DataFrame(lines)
-    elements.table(data if len(tile_rows) > 1 else data.drop(columns="mask"), look.name("waves"), data)
+    elements.table(
+        data if len(tile_rows) > 1 else data.drop(columns="mask"), look.name("waves"), data, why={}
+    )
     elements.note(
         f"A calculation, not a measurement: one block per row of {tile}-tiles and head, as long as its "
         "live tiles, scheduled on "
@@ -178,7 +180,7 @@ def _storage(state: url.State, look: Look) -> None:
             )
     data = pd.DataFrame(lines)
     elements.chart(storage.bars(sizes, look.subtitle, look.theme), look.name("bytes"))
-    elements.table(data if len(known) > 1 else data.drop(columns="mask"), look.name("storage"), data)
+    elements.table(data if len(known) > 1 else data.drop(columns="mask"), look.name("storage"), data, why={})
     elements.note(
         "The pattern only, no values; 32-bit indices (64-bit from 2^31 elements on). BSR stores its "
         "tiles as bytes; tiles is a "

@@ -25,7 +25,7 @@ def draw(state: url.State) -> None:
     """The alarms as a sentence and a table, and one implementation over all runs as a chart."""
     left, right = st.columns([1, 3], gap="small")
     op = fields.pick(state, "op", "operator", [_ANY, *ops.names()], box=left)
-    found = _series(None if op == _ANY else op)
+    found = _series(None if op == _ANY else op, run_data.state())
     alarms = regressions.alarms(found)
     st.markdown(f"**{md(history.alarm_sentence(found, alarms))}**")
     followed = [one for one in found if len(one.points) > 1 and kind(one.impl) != "peer"]
@@ -56,8 +56,8 @@ def name(one: Series) -> str:
     return f"{short(one.impl)} · {one.op} · {case} · {one.dtype} · {device_text(one.device_name)}"
 
 
-@st.cache_data(ttl=20, max_entries=8, show_spinner="Reading all runs")
-def _series(op: str | None) -> list[Series]:
+@st.cache_data(max_entries=8, show_spinner="Reading all runs")
+def _series(op: str | None, state: int) -> list[Series]:
     return regressions.series(compare.history(op))
 
 

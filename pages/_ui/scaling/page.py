@@ -4,7 +4,9 @@ what is predicted from it for devices that are not here."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
+import plotly.graph_objects as go
 import streamlit as st
 
 from fusescope.analysis.scaling import measured
@@ -13,7 +15,7 @@ from fusescope.charts.scaling import devices, links, ranks
 from fusescope.core.records import Record, Run
 from fusescope.store import library, profile
 from pages._ui.answer import answer, matching, parallel_sizes
-from pages._ui.app import jobs, redraw, run_data, url
+from pages._ui.app import cached_chart, jobs, redraw, run_data, url
 from pages._ui.forms import busy, fields
 from pages._ui.scaling import predictions, tables
 from pages._ui.scaling.form import COMPARED, Choice
@@ -96,6 +98,11 @@ def _view(state: url.State, run: Run, records: list[Record], series: list[measur
     """The view that is chosen, under its control."""
     view = fields.view(state, "view", VIEWS)
     subtitle, theme = captions.context(run, clock=False), style.theme()
+    about = (run.id, run.status, run_data.stamp(library.find(run.id), "results.jsonl"), subtitle, theme)
+
+    def once(make: Callable[[], go.Figure], *more: str) -> go.Figure:
+        return cached_chart.once(("scaling", view, *about, *more), make)
+
     if view == "predicted layouts":
         return predictions.draw(state, run, records)
     if view in ("time", "efficiency"):
@@ -113,20 +120,23 @@ def _view(state: url.State, run: Run, records: list[Record], series: list[measur
                 box=st.container(width=220),
             )
         own = [s for s in series if s.scaling == scaling]
-        predicted = predictions.curves(run) if scaling == "strong" else {}
+
+        def curves() -> devices.Predicted:
+            return predictions.curves(run) if scaling == "strong" else {}
+
         figure = devices.time if view == "time" else devices.efficiency
         elements.chart(
-            figure(own, predicted, subtitle, theme),
+            once(lambda: figure(own, curves(), subtitle, theme), scaling),
             f"scaling_{view}_{run.id}",
-            tables.points(own, predicted),
+            lambda: tables.points(own, curves()),
             says=_SAYS[view],
         )
         return tables.laws(own)
     if view == "collectives":
         found = run.environment.get("links") or {}
-        elements.chart(links.by_size(found, subtitle, theme), f"collectives_{run.id}", says=_SAYS[view])
+        fig = once(lambda: links.by_size(found, subtitle, theme))
+        elements.chart(fig, f"collectives_{run.id}", says=_SAYS[view])
         return tables.fits(found)
     figure = ranks.communication if view == "communication" else ranks.memory
-    elements.chart(
-        figure(records, subtitle, theme), f"ranks_{view}_{run.id}", tables.ranks(records), says=_SAYS[view]
-    )
+    fig = once(lambda: figure(records, subtitle, theme))
+    elements.chart(fig, f"ranks_{view}_{run.id}", lambda: tables.ranks(records), says=_SAYS[view])

@@ -78,8 +78,9 @@ def table(
     values "n/a".
 
     ``why`` says why a value is unknown, by column or by (row number, column); ``about``, by column, what its
-    names mean. Both are shown on hover, ``about`` of tables that have ``why``. On a narrow screen a table
-    without ``settings`` is drawn as they are: its edge is shaded where it has more columns.
+    names mean. Both are shown on hover, ``about`` of tables that have ``why``, {} for no reason: they are
+    drawn with the page, a data grid 0.3 s after it. On a narrow screen a table without ``settings`` is drawn
+    as they are: its edge is shaded where it has more columns.
     """
     plain = why is not None or (screen.narrow() and not settings)
     if plain and len(data) <= html_table.MOST:

@@ -83,12 +83,18 @@ kbd { color: inherit !important; opacity: 1 !important; }
 .stMain .stHorizontalBlock { overflow: visible !important; }
 .st-key-families { display: grid !important; gap: .8rem; align-items: start;
     grid-template-columns: repeat(auto-fill, minmax(200px, 1fr)); }
-[class*="st-key-wide-chart"] { overflow-x: auto; }
+[class*="st-key-wide-chart"] { overflow-x: auto;
+    animation: fs-more linear; animation-timeline: scroll(self x); }
+@keyframes fs-more {  /* only where it scrolls: its edge fades until its end is in sight */
+    0%, 97% { mask-image: linear-gradient(to left, rgba(0,0,0,.25), #000 2.5rem); }
+    100% { mask-image: none; }
+}
 [class*="st-key-wide-chart"] > :has([data-testid="stPlotlyChart"]),
 [class*="st-key-wide-chart"] [data-testid="stFullScreenFrame"] { min-width: 760px;
     max-width: max(760px, round(down, 100%, 1px)); }
 .fs-settings summary { cursor: pointer; font-weight: 600; padding: .5rem .8rem; border-radius: .5rem;
     border: 1px solid rgba(128,128,128,.35); }
+.stElementContainer[class*="-case-"] { min-width: min(100%, 19rem); }
 @media (min-width: 641px) { .stElementContainer:has(.fs-settings) { display: none; } }
 @media (max-width: 1200px) {
     .stHorizontalBlock:has(> .stColumn [class*="st-key-wide-chart"]) { flex-wrap: wrap; }
@@ -100,7 +106,6 @@ kbd { color: inherit !important; opacity: 1 !important; }
     .stMainBlockContainer { padding: 3.6rem 1rem 3rem 1rem; }
     .stHorizontalBlock:has(> .stColumn .st-key-form) { flex-wrap: wrap; }
     .stColumn:has(.st-key-form), .stColumn:has(.st-key-result) { min-width: 100%; }
-    .stElementContainer[class*="-case-"] { min-width: 100%; }
     .fs-table th, .fs-table td { padding: .28rem .42rem; }
     .st-key-filters .stColumn { min-width: calc(50% - 1rem); }
     .stColumn:has(> .stVerticalBlock > .stElementContainer > .stMetric:only-child) {

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from fusescope.charts import axes, numbers, template
 from fusescope.charts.colours import SERIES
 
-_POINTS = 1500
+_POINTS = 600  # more than a chart of half a page has pixels
 
 
 def along(

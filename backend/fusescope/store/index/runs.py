@@ -7,6 +7,7 @@ by rename, and results grow only in live runs.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import threading
@@ -27,10 +28,12 @@ SETTLED_NS = 100_000_000
 RESULTS = ("results.jsonl", "results.jsonl.gz")
 _SAMPLES = ("samples.jsonl", "samples.jsonl.gz")
 _FILE = "runs.parquet"
+_LIVE = {"queued", "running"}
 _WORDS = 100_000  # characters of a run that a search looks through
 
 _updating = threading.Lock()
-_memory: dict = {}  # home → the table, for one home
+_memory: dict = {}  # home → (the table, its number), for one home
+_changes = itertools.count()
 
 
 class Found(NamedTuple):
@@ -80,20 +83,33 @@ def results_file(path: Path) -> Path | None:
 
 def table(there: dict[str, Found] | None = None):
     """The table of the folders as they are now, or as they were in ``there``."""
+    return _now(there)[0]
+
+
+def state() -> int | None:
+    """A number that stays for as long as no run changes; None while one is live, whose results grow."""
+    known, change = _now()
+    live = not _LIVE.isdisjoint(known["status"].unique().to_pylist())
+    return None if live else change
+
+
+def _now(there: dict[str, Found] | None = None) -> tuple:
+    """(the table, which is the same one for as long as no run changes; how often it was another one)."""
     import pyarrow as pa
 
     with _updating:
         there, home = folders() if there is None else there, str(paths.profiles())
         where = disk.place()
-        known = _memory.get(home)
+        known, change = _memory.get(home, (None, None))
         if known is None:
             known = disk.read(where / _FILE, schema()) if where else schema().empty_table()
+            change = next(_changes)
         old = {
             run_id: (row, stamp)
             for row, (run_id, stamp, status) in enumerate(
                 zip(*(known[name].to_pylist() for name in ("id", "stamp", "status")))
             )
-            if status not in ("queued", "running")
+            if status not in _LIVE
         }
         keep, fresh = [], []
         for run_id, found in there.items():
@@ -105,13 +121,14 @@ def table(there: dict[str, Found] | None = None):
         if fresh or len(keep) != known.num_rows:
             kept = known.take(pa.array(keep, pa.int64()))
             known = pa.concat_tables([kept, pa.Table.from_pylist(fresh, schema())]).combine_chunks()
+            change = next(_changes)
             if where:
                 disk.replace(where / _FILE, disk.write_table(known))
         elif where and not (where / _FILE).is_file():
             disk.replace(where / _FILE, disk.write_table(known))
         _memory.clear()
-        _memory[home] = known
-        return known
+        _memory[home] = known, change
+        return known, change
 
 
 def _stamp(path: str, stat: os.stat_result, now: int) -> str:

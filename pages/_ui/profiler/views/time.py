@@ -17,7 +17,7 @@ from pages._ui.forms import fields
 from pages._ui.profiler import data, finding, sentences
 from pages._ui.profiler.data import Profile
 from pages._ui.routes import downloads, perfetto
-from pages._ui.widgets import elements, style, told
+from pages._ui.widgets import elements, screen, style, told
 
 _BY = {
     "module → operator → kernel": (("module", "operator_name", "name"), ("module", "operator", "kernel")),
@@ -109,7 +109,7 @@ def line(state: url.State, found: Profile) -> None:
     chart = f"profiler/line/{found.id}/{begin}/{end}/{len(chosen)}"
     with st.container(key="wide-chart"):
         st.plotly_chart(
-            shown(fig, clickmode="event", hovermode="closest"),
+            shown(fig, screen.characters(), clickmode="event", hovermode="closest"),
             theme=None,
             key=chart,
             on_select=partial(_zoom, chart, begin, end, whole, zero, found.id),
