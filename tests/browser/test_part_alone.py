@@ -68,3 +68,27 @@ def test_another_case_of_a_model_changes_sentence_chart_and_view_alone(recorded_
     page.reload()
     settled(page)
     expect(page.get_by_role("combobox", name="case")).to_have_value(re.compile("lengths=uniform"))
+
+
+def test_a_press_in_a_part_that_changes_the_form_draws_the_page(recorded_server, page):
+    """The fastest scheme of another layer's sweep: the form is the layer that it was measured on."""
+    page.goto(recorded_server.address + "/fusion?part=Sweep")
+    settled(page)
+    _view(page, "Scheme")
+    settled(page)
+    _view(page, "Sweep")
+    settled(page)
+    run = page.locator("[class*=st-key-fusion-traverse] input").first
+    batch = page.get_by_label("batch, typed").first
+    before = page.url, batch.input_value()
+    run.click()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_function("before => location.href !== before", arg=before[0], polling=100)
+    settled(page)
+    page.get_by_role("button", name="Show the fastest scheme").click()
+    expect(batch).not_to_have_value(before[1])
+    expect(page.locator(_CHOSEN).first).to_have_text("Scheme")
+    expect(page).to_have_url(re.compile(r"batch=\d+.*code=[01]{16}"))

@@ -16,6 +16,7 @@ from pages._ui.widgets.text import md, sentence
 
 _LOG = logging.getLogger("fusescope")
 _THEME = "theme of the page"  # its key in the session state
+_NEXT = "whole page next"
 _part_is_drawn: ContextVar[bool] = ContextVar("part is drawn", default=False)
 
 
@@ -23,8 +24,10 @@ def part(state: url.State, draw: Callable[[url.State], None]) -> None:
     """draw(state); when a widget in it changes, it alone is drawn again, with a state that has what the rest
     of the page keeps: server and browser then do a third of the work of the whole page.
 
-    For what changes nothing outside itself but the URL; not for the Profiler's views: one opens another run.
+    For what changes nothing outside itself but the URL, or says so with ``whole_page_next``; not for the
+    Profiler's views: one opens another run.
     """
+    st.session_state.pop(_NEXT, None)
     before = set(state.out)
     own: set[str] | None = None  # names that it keeps, once it was drawn with the page
     refusal: Exception | None = None  # Streamlit would show one that leaves a fragment, in its own words
@@ -39,6 +42,8 @@ def part(state: url.State, draw: Callable[[url.State], None]) -> None:
                 refusal = error
             own = set(state.out) - before
             return
+        if st.session_state.pop(_NEXT, False):
+            st.rerun(scope="app")
         now = url.State(state.page)
         now.scopes = state.scopes
         now.out = {name: value for name, value in state.out.items() if name not in own}
@@ -62,6 +67,11 @@ def part(state: url.State, draw: Callable[[url.State], None]) -> None:
     fragment()
     if refusal:
         raise refusal  # for the frame
+
+
+def whole_page_next() -> None:
+    """From a callback in a part that changes what stands outside of it: the page is drawn in its place."""
+    st.session_state[_NEXT] = True
 
 
 def whole_page() -> None:

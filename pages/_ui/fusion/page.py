@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages._ui.app import url
+from pages._ui.app import redraw, url
 from pages._ui.forms import fields
 from pages._ui.fusion import learn, place, scheme, search, sweep
 from pages._ui.fusion.runs import Layer
@@ -23,7 +23,11 @@ form = place.form
 
 
 def result(state: url.State, layer: Layer | None) -> None:
-    """The chosen part."""
+    """The chosen part, drawn again without the form."""
+    redraw.part(state, lambda now: _chosen(now, layer))
+
+
+def _chosen(state: url.State, layer: Layer | None) -> None:
     part = fields.view(state, "part", _PARTS)
     for owners, owned in _OWN.items():  # what is not drawn stays in the URL
         for name in owned:

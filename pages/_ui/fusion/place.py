@@ -9,7 +9,7 @@ import streamlit as st
 from fusescope.core.records import DTYPES, Run
 from fusescope.core.schema import Parameter
 from fusescope.search.scheme.setting import COMPILERS, PARAMETERS, Setting
-from pages._ui.app import device, url
+from pages._ui.app import device, redraw, url
 from pages._ui.forms import fields, linked, mask_picker, parameters
 from pages._ui.fusion import runs
 from pages._ui.fusion.runs import Layer
@@ -48,6 +48,7 @@ def put(run: Run) -> None:
     setting = runs.setting_of(run)
     if setting is None:
         return
+    redraw.whole_page_next()
     st.session_state[_ON] = run.device_name if run.recorded else HERE
     if not run.recorded and setting.device in device.devices():
         st.session_state["device"] = setting.device
