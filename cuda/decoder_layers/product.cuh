@@ -28,8 +28,8 @@ template <typename T> struct Finish {
   int activation;
 };
 
-// Adds the products of a thread's 16 bytes of a weight's row with the same columns of a row. Products of 16 columns take
-// the four sums in turn, so that none waits for the one before.
+// Adds the products of a thread's 16 bytes of a weight's row with the same columns of a row. Products of 16 columns
+// take the four sums in turn, so that none waits for the one before.
 template <typename T, int Format, int Vectors>
 __device__ __forceinline__ void multiply(float (&sum)[4][4], int piece, const uint4 (&x)[Vectors], const uint4& w) {
   const uint32_t words[4] = {w.x, w.y, w.z, w.w};
