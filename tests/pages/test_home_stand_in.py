@@ -29,7 +29,7 @@ def _near(text: str, before: str, expected: float, after: str) -> None:
                 "Whole Qwen 3 8B: not recorded. At batch 1 at most ",
                 "Another model, Llama 3 8B, is the most similar one recorded (parameters 8.03 B instead of "
                 "8.19 B, layers 32 instead of 36, FFN size 14,336 instead of 12,288, vocabulary",
-                "Llama 3 8B, sequence 512 instead of 4,096: fused-int8, 2.89 ms",
+                "Llama 3 8B, sequence 512 instead of 4,096: fused-fp8, 2.37 ms",
             ),
         ),
         (
