@@ -184,7 +184,7 @@ def _decoder_layers_in_eight_bits():
         for n, weight in enumerate(("int8", "fp8")):
             when = "early" if (i + n) % 3 == 1 else "late"
             dtypes, sms = 2 if width < 1000 else 1, (1, 3, 7, 2)[(i + n) % 4]
-            yield Case(values | {"weight": weight}, dtypes, True, when, sms)
+            yield Case(values | {"weights": weight}, dtypes, True, when, sms)
     for batch, sms in ((1, 3), (3, 1)):
         yield Case({"every_weight": batch}, 1, True, sms=sms)
 

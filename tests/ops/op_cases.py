@@ -99,7 +99,7 @@ EXTRA = {
     ],
     "decoder_layers": [
         {"layer": layer, "batch": batch, "layers": 3, "heads": heads, "kv_heads": 2, "head_dim": head_dim}
-        | {"width": width, "ffn": 160, "cached": 70, "weight": weight}
+        | {"width": width, "ffn": 160, "cached": 70, "weights": weight}
         for layer in ("gpt2", "llama", "qwen3")
         for batch, heads, head_dim, width in ((1, 2, 64, 128), (3, 4, 64, 96), (8, 6, 128, 256))
         for weight in ("as x", "int8", "fp8")

@@ -36,7 +36,7 @@ def impl_of(device):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_implementation_is_right(kind, dtype, weight):
     module = ops.load(NAME)
-    case = Case(module, module.validate(SMALL | {"layer": kind, "weight": weight}), dtype, "cpu", seed=1)
+    case = Case(module, module.validate(SMALL | {"layer": kind, "weights": weight}), dtype, "cpu", seed=1)
     for impl in ("cpu", "eager", "operators"):
         assert case.verify(ops.make(NAME, impl, case.inputs)).reason is None, impl
 
@@ -47,7 +47,7 @@ def test_every_implementation_is_right(kind, dtype, weight):
 def test_what_is_outside_is_nan_and_nothing_else_is_written(kind, dtype, weight, device):
     if device == "cuda" and dtype == "float32":
         pytest.skip("all layers in one launch are float16 and bfloat16")
-    given = {"layer": kind, "batch": 8, "cached": 37, "weight": weight} | (TAKEN if device == "cuda" else {})
+    given = {"layer": kind, "batch": 8, "cached": 37, "weights": weight} | (TAKEN if device == "cuda" else {})
     for contiguous in (True, False) if device == "cpu" else (True,):
         found = tools.what_is_wrong(impl_of(device), SMALL | given, dtype, device, 5, contiguous)
         assert found is None
@@ -72,7 +72,7 @@ def test_every_number_of_either_format_comes_through(dtype, device):
 @pytest.mark.parametrize("kind", KINDS)
 def test_bytes_in_eight_bits_are_each_weight_and_scale_once(kind, weight):
     module = ops.load(NAME)
-    case, full = (module.validate(SMALL | {"layer": kind, "weight": w}) for w in (weight, "as x"))
+    case, full = (module.validate(SMALL | {"layer": kind, "weights": w}) for w in (weight, "as x"))
     given, whole = (module.inputs(values, "float16", "cpu", 0) for values in (case, full))
     of_weights = [
         sum(found[name].nbytes for name in DecoderLayer._fields if name in found) for found in (given, whole)
@@ -88,9 +88,9 @@ def test_cases_of_older_runs_stay_theirs():
     cases = json.loads((folder / "run.json").read_text())["spec"]["cases"]
     module = ops.load(NAME)
     assert cases and all(module.validate(case) == case for case in cases)
-    assert module.validate(cases[0] | {"weight": "as x"}) == cases[0]
-    assert value(cases[0], "weight") == "as x"
-    assert varying_values([cases[0], cases[0] | {"weight": "fp8"}]) == {"weight": ["as x", "fp8"]}
+    assert module.validate(cases[0] | {"weights": "as x"}) == cases[0]
+    assert value(cases[0], "weights") == "as x"
+    assert varying_values([cases[0], cases[0] | {"weights": "fp8"}]) == {"weights": ["as x", "fp8"]}
 
 
 @pytest.mark.parametrize("cached", [0, 1, 31, 32, 33, 200])
@@ -140,7 +140,7 @@ def test_a_step_is_that_of_our_layers_and_of_hugging_face(name):
 def _given(kind="qwen3", weight="as x", **more):
     """Good arguments by name."""
     module = ops.load(NAME)
-    values = module.validate(SMALL | {"layer": kind, "weight": weight})
+    values = module.validate(SMALL | {"layer": kind, "weights": weight})
     inputs = module.inputs(values, "float32", "cpu", seed=2)
     given, how = module.arguments(inputs)
     names = ("x", "layers", "k_caches", "v_caches", "cos_sin", "places")

@@ -38,8 +38,7 @@ class Question:
     """The question: an operator or a whole model ("model:bert-base") on one case.
 
     case: the parameters that matter; those left out may have any value, except options that a case leaves out
-    at their defaults (schema.cases.ABSENT); one that the measured case lacks differs. Of an empty case
-    nothing differs.
+    at their defaults (schema.cases.ABSENT); one that the measured case lacks differs.
     dtype, device_name: None for any.
     """
 
@@ -174,8 +173,7 @@ def _pairs(question: Question, measured: Mapping, meaning: Meaning) -> dict[str,
 
 def _found(question: Question, row: tuple, meaning: Meaning) -> Found:
     run, case, dtype, device, count, _ = row
-    pairs = _pairs(question, case, meaning) if question.case else {}
-    pairs = {k: pair for k, pair in pairs.items() if pair[0] != pair[1]}
+    pairs = {k: pair for k, pair in _pairs(question, case, meaning).items() if pair[0] != pair[1]}
     for key, source in FOLLOWS.items():
         if key in pairs and source in pairs and key not in question.case and case[key] == case[source]:
             del pairs[key]

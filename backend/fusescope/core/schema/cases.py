@@ -13,7 +13,7 @@ ABSENT: Mapping[str, Any] = {
     "sinks": "no",
     "score": "none",
     "kv_dtype": "q",
-    "weight": "as x",
+    "weights": "as x",
 }
 """What a case means that lacks one of these keys: it leaves them out where they have this value (see
 ``parameters.Parameter.omitted``), as do cases of runs that are older than the key."""

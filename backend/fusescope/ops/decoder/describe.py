@@ -59,7 +59,7 @@ PARAMETERS = (
         sweep=True,
     ),
     Parameter(
-        "weight",
+        "weights",
         "choice",
         "as x",
         "what matrices are kept in: as x, its dtype, or int8 or fp8 (e4m3) with a scale per output",
@@ -72,7 +72,7 @@ _ROOM = 64  # places of a cache are a multiple of this
 
 
 def validate(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The complete case; weight only where it is not the default."""
+    """The complete case; weights only where they are not the default."""
     values = complete_heads(NAME, PARAMETERS, values)
     values["ffn"] = values["ffn"] or 4 * values["width"]
     if values["head_dim"] % 2:
@@ -122,7 +122,7 @@ def cost(values: Mapping[str, Any], dtype: str) -> Cost:
     for outputs, *terms in shapes(values).values():
         if terms:
             matrices += outputs * terms[0]
-            weights += outputs * (terms[0] + 4 if "weight" in values else terms[0] * BYTES[dtype])
+            weights += outputs * (terms[0] + 4 if "weights" in values else terms[0] * BYTES[dtype])
         else:
             weights += outputs * BYTES[dtype]
     new = 2 * batch * values["kv_heads"] * dim

@@ -61,8 +61,8 @@ def inputs(values, dtype, device, seed, contiguous=True):
     g, layers, batch = generator_for(device, seed), values["layers"], values["batch"]
     found = {"x": random_tensor((batch, values["width"]), dtype, device, g, contiguous)}
     for name, shape in shapes(values).items():
-        if name in MATRICES and "weight" in values:
-            found |= _in_eight_bits(name, (layers, *shape), values["weight"], device, g)
+        if name in MATRICES and "weights" in values:
+            found |= _in_eight_bits(name, (layers, *shape), values["weights"], device, g)
         else:
             found[name] = _weight(name, (layers, *shape), dtype, device, g)
     places = room(values)
