@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fusescope.store import folder, library, profile, tables, transfer
+from fusescope.store.index import disk
 
 _TRIES = 10
 
@@ -20,13 +21,10 @@ PLACES = (
     *("artifacts/trace.json.gz", "artifacts/telemetry.json", "artifacts/report.json.gz", "artifacts/ranks"),
 )
 """Within a run's folder."""
+_INDEX = f".index/v{disk.VERSION}"
 AROUND = (
-    "recorded",
-    ".live",
-    ".index",
-    ".index/v4/lock",
-    ".index/v4/runs.parquet",
-    ".index/v4/records.parquet",
+    *("recorded", ".live", ".index"),
+    *(f"{_INDEX}/lock", f"{_INDEX}/runs.parquet", f"{_INDEX}/records.parquet"),
 )
 """Next to the runs."""
 NAMES = (

@@ -114,6 +114,12 @@ def test_words_in_quotes_are_one_and_adjacent_words_come_first(profiles):
     assert library.runs(text='"3 masks" heads')[1] == 1
 
 
+def test_a_phrase_is_of_one_field(profiles):
+    run_id = folder.create("bench", {"op": "softmax"}, title="8 shapes").name
+    assert library.runs(text=f"{run_id} 8 shapes")[1] == 1, "each of its words occurs"
+    assert library.runs(text=f'"{run_id[-4:]} 8"')[1] == 0, "what stands after it in the index is the title"
+
+
 def test_the_verdict_in_sql_is_that_of_core(tmp_path):
     ratios = (0.5, 0.9925, 0.995, 1.0, 1.003, 1.02, 2.0)
     lines = [

@@ -180,8 +180,9 @@ def _row(found: Found) -> dict:
 
 
 def _words(run: Run) -> str:
-    """What a search looks through: names, notes, device, settings, and the values of the cases, with how many
-    masks there are. Sequences of unequal length are "varlen", whatever the parameter says of them."""
+    """What a search looks through, a line each, so that no phrase goes from one into the next: names, notes,
+    device, settings, and the values of the cases, with how many masks there are. Sequences of unequal length
+    are "varlen", whatever the parameter says of them."""
     cases = [dict(case) for case in run.spec.get("cases") or ()]
     text = [run.id, run.title, run.notes, *run.tags, run.status, run.reason or "", run.device_name, run.kind]
     text += [str(run.spec.get(k, "")) for k in ("op", "model", "impl", "impls", "mask", "dtype", "device")]
@@ -190,4 +191,4 @@ def _words(run: Run) -> str:
         text.append("varlen")
     if len(masks := {str(case["mask"]) for case in cases if case.get("mask")}) > 1:
         text.append(f"{len(masks)} masks")
-    return " ".join(text)[:_WORDS].lower()
+    return "\n".join(" ".join(part.split()) for part in text)[:_WORDS].lower()
