@@ -12,8 +12,10 @@ from fusescope.core import paths
 from fusescope.core.machine import environment
 from fusescope.jobs import submit
 from fusescope.jobs.profiled import outside_tool
+from fusescope.store import folder
 
 SCRIPTS = paths.ROOT / "scripts"
+RECORDED = paths.ROOT / "profiles" / "recorded"
 ENTRIES = tomllib.loads((SCRIPTS / "profiles.toml").read_text())["profile"]
 
 
@@ -41,26 +43,22 @@ def test_what_an_entry_names_wrongly_is_refused(h200):
             )
 
 
-def test_bert_and_attention_are_there_by_every_way_that_is_asked_for():
-    there = {(e["kind"], e["spec"]["op"], e["spec"]["impl"]) for e in ENTRIES}
-    assert {
-        (k, "model:bert-base", i) for k in ("trace", "ncu") for i in ("eager", "sdpa", "sdpa-graph", "fused")
-    } <= there
-    full = {e["spec"]["impl"] for e in ENTRIES if e["kind"] == "ncu" and e["spec"]["metrics"] == "full"}
-    assert {"v1_rowwise", "v2_blockwise", "v3_hopper", "v4_scheduled", "v5_parts", "sdpa_cudnn"} <= full
-    assert len({e["title"] for e in ENTRIES}) == len(ENTRIES)
-    for report in (
-        e["spec"]
-        for e in ENTRIES
-        if e["kind"] == "ncu" and e["spec"]["op"] == "attention" and e["spec"]["impl"] != "v1_rowwise"
-    ):
-        same = [
-            e
-            for e in ENTRIES
-            if e["kind"] == "trace"
-            and all(e["spec"][k] == report[k] for k in ("op", "impl", "case", "dtype"))
-        ]
-        assert same, f"no trace that the counters of {report} could be joined with"
+def test_the_entries_are_the_profiles_that_ship():
+    """Each entry was recorded once, and each recorded profile has an entry."""
+    folders = (p for kind in ("trace", "ncu") for p in RECORDED.glob(f"*-{kind}-*"))
+    runs = [folder.read(path) for path in folders]
+    assert len(runs) == len(ENTRIES) == len({e["title"] for e in ENTRIES})
+    for entry in ENTRIES:
+        assert [_is_of(run, entry) for run in runs].count(True) == 1, entry["title"]
+
+
+def _is_of(run, entry):
+    case, rest = entry["spec"]["case"], {k: v for k, v in entry["spec"].items() if k != "case"}
+    return (
+        run.kind == entry["kind"]
+        and all(run.spec.get(k) == v for k, v in rest.items())
+        and case.items() <= run.spec["case"].items()
+    )
 
 
 def test_a_recording_keeps_what_a_page_shows(tmp_path):
