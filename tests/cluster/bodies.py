@@ -6,7 +6,7 @@ import signal
 import time
 
 from fusescope.core.records import Record, Time, Times
-from fusescope.jobs.cluster import answers
+from fusescope.jobs.cluster import answers, at_worker
 
 _LATE_S = 0.0004  # that a sleep may take too long
 
@@ -37,7 +37,7 @@ def simulate(order):
         if measured and time.monotonic() > end:
             break
         spec = unit["spec"]
-        if time.monotonic() - said > 0.25:
+        if time.monotonic() - said > at_worker.BEGIN_EVERY_S:
             said = time.monotonic()
             worker.log_event(order["topic"], {"task": task, "unit": unit["key"], "text": ""})
         if spec.get("kill"):

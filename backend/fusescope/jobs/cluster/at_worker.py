@@ -23,7 +23,7 @@ from fusescope.jobs.process.members import Member
 
 _IDLE_S = 30.0  # after which a process nobody asks is ended: it holds memory of the device
 _SAY_EVERY_S = 1.0
-_BEGIN_EVERY_S = 0.25  # shorter units are not all announced
+BEGIN_EVERY_S = 0.25  # shorter units are not all announced
 _POLL_S = 0.1
 
 
@@ -99,7 +99,7 @@ class _Here:
     def begin(self, unit: Mapping[str, Any]) -> None:
         self.check()
         self.unit = unit["key"]
-        if time.monotonic() - self.begun_at >= _BEGIN_EVERY_S:
+        if time.monotonic() - self.begun_at >= BEGIN_EVERY_S:
             self.begun_at, self.said_at = time.monotonic(), 0.0
             self.say("")
 
