@@ -1,0 +1,22 @@
+"""The bias of queries, keys and values multiplied by the scales of its outputs too."""
+
+from fusescope.ops.layer.decoder_layers import decoder_layers
+
+ON = {
+    "decoder_layers": {
+        "layer": "gpt2",
+        "batch": 2,
+        "layers": 2,
+        "width": 96,
+        "heads": 2,
+        "ffn": 160,
+        "cached": 20,
+        "weights": "fp8",
+    }
+}
+DTYPES = ("float16", "bfloat16")
+
+
+def wrong(x, layers, *given, **how):
+    same = [layer._replace(qkv_bias=layer.qkv_bias * layer.qkv_scales.to(x.dtype)) for layer in layers]
+    return decoder_layers(x, same, *given, **how, impl="cpu" if x.is_cpu else "auto")

@@ -1,0 +1,22 @@
+"""The last product of each layer without its scales."""
+
+from fusescope.ops.layer.decoder_layers import decoder_layers
+
+ON = {
+    "decoder_layers": {
+        "layer": "qwen3",
+        "batch": 2,
+        "layers": 2,
+        "width": 96,
+        "heads": 2,
+        "ffn": 160,
+        "cached": 20,
+        "weights": "int8",
+    }
+}
+DTYPES = ("float16", "bfloat16")
+
+
+def wrong(x, layers, *given, **how):
+    same = [layer._replace(second_scales=layer.second_scales.new_ones(x.shape[-1])) for layer in layers]
+    return decoder_layers(x, same, *given, **how, impl="cpu" if x.is_cpu else "auto")
