@@ -65,8 +65,8 @@ template <int Threads> __device__ __forceinline__ void sync_first() {
 // Blocks of one per multiprocessor that may be launched together.
 inline int most_blocks() { return multiprocessors(); }
 
-// Launches so many blocks, which must all fit at once, after filling `bytes` at `published` with ones; nullptr, or
-// CUDA's error text.
+// Launches so many blocks, which must all fit at once, after filling `bytes` at `published` with ones; nullptr, the
+// refusal of a device or stream that does not hold them, or CUDA's error text.
 template <typename... Parameters, typename... Given>
 const char* launch(void (*kernel)(Parameters...), int blocks, int threads, int shared_bytes, cudaStream_t stream,
                    void* published, int64_t bytes, Given&&... given) {
@@ -78,8 +78,12 @@ const char* launch(void (*kernel)(Parameters...), int blocks, int threads, int s
   config.gridDim = unsigned(blocks), config.blockDim = unsigned(threads);
   config.dynamicSmemBytes = size_t(shared_bytes), config.stream = stream;
   config.attrs = &attribute, config.numAttrs = 1;
-  cudaLaunchKernelEx(&config, kernel, std::forward<Given>(given)...);
-  return launch_error();
+  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, std::forward<Given>(given)...);
+  const char* const why = launch_error();  // reads the error in any case: the next launch would report it
+  if (status == cudaErrorNotSupported) return "unsupported: a device without cooperative launches";
+  if (status == cudaErrorCooperativeLaunchTooLarge)
+    return "unsupported: multiprocessors that do not hold one block each at the same time";
+  return why;
 }
 
 }  // namespace cooperative

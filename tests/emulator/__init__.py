@@ -86,6 +86,14 @@ def cublaslt() -> Path:
     return _made(target, ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", source])
 
 
+def program(source: Path) -> Path:
+    """A program that has the headers of cuda/common as they are, besides the stand-ins of CUDA's own."""
+    root = paths.cuda_sources()
+    headers = sorted(f for folder in (INCLUDE, root / "common") for f in folder.iterdir())
+    target = _cache() / f"{source.stem}-{_digest([source, *headers])}"
+    return _made(target, ["g++", "-std=c++20", "-w", f"-I{INCLUDE}", f"-I{root}", source])
+
+
 def translate(text: str) -> str:
     """CUDA C++ as plain C++: launches call emulator::launch, dynamic shared memory is the emulator's."""
     text = re.sub(

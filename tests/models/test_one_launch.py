@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import fusescope
-from fusescope.core.errors import Unsupported
+from fusescope.kernels import loading
 from fusescope.models.run import build
 from fusescope.models.run.decoder import mode, one_launch
 from tests.models.test_generate import model, prompts, theirs
@@ -78,13 +78,13 @@ def test_fp8_caches_and_records_are_not_taken(one):
 
 
 def test_what_no_kernel_takes_is_computed_one_by_one(one, monkeypatch):
-    def refuse(*args, **how):
-        raise Unsupported("unsupported: for the test")
+    def refuse(*args):
+        raise RuntimeError("decoder_layers/v1_one_launch: unsupported: multiprocessors that do not hold …")
 
     decoder = _decoder("gpt2", 1)
     right = decoder()
     again = _decoder("gpt2", 1)
-    monkeypatch.setattr(one_launch, "decoder_layers", refuse)
+    monkeypatch.setitem(loading._calls, ("decoder_layers", "cpu"), refuse)
     torch.testing.assert_close(again(), right, rtol=1e-4, atol=1e-4)
     again()
     assert one == [True, False]  # asked once
