@@ -55,22 +55,6 @@ def test_tiles(text, tile):
             assert listed.full[row].tolist() == [bool(c[i, j] == sizes[i, j]) for j in listed.columns[row]]
 
 
-@pytest.mark.parametrize("size", [(41, 57), (57, 41), (200, 200), (1, 130), (130, 1)])
-@pytest.mark.parametrize("text", ["full", "causal", "sliding_window:left=3,right=0", "document"])
-def test_counts_are_the_sums_of_tiles(text, size):
-    mask = masks.parse(text)
-    cut, found = layout.tiles(mask, *size), layout.counts(mask, *size)
-    some = cut.row_counts[cut.row_counts > 0]
-    assert found == layout.Counts(cut.kept, cut.executed, cut.elements, some.min() if some.size else 0)
-
-
-def test_rows_that_are_known_are_not_looked_at():
-    """2^40 elements: one by one they take days."""
-    causal, n = masks.parse("causal"), 1 << 20
-    assert layout.counts(causal, n, n).kept == n * (n + 1) // 2
-    assert layout.quick(causal, n, n) and not layout.quick(masks.parse("bigbird"), n, n)
-
-
 @pytest.mark.parametrize("tile", [8, 13, 64])
 @pytest.mark.parametrize("text", MASKS)
 def test_bitmaps_rebuild_the_partial_tiles(text, tile):

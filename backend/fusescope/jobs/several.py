@@ -20,7 +20,7 @@ from fusescope.core.machine import environment, stage_times
 from fusescope.core.records import BenchSpec, Record, case_key
 from fusescope.core.reporter import Reporter
 from fusescope.jobs.process.members import Key, Member
-from fusescope.masks import layout
+from fusescope.masks import counting
 
 _DOUBT_S = 2.0  # weight of the estimate against what was measured
 
@@ -48,7 +48,7 @@ def _expected(spec: Mapping[str, Any], facts: Callable[[BenchSpec], estimate.Fac
     """Seconds of each case in each process; the same for all where counting the work takes minutes, or where
     something cannot be described, which the process that measures it says."""
     asked = BenchSpec.from_json(dict(spec))
-    if all(map(layout.countable, asked.cases)):
+    if all(map(counting.countable, asked.cases)):
         with contextlib.suppress(OSError, ValueError):
             return estimate.spread(asked, facts(asked), stage_times.read())
     return [[1.0] * asked.processes for _ in asked.cases]

@@ -7,15 +7,12 @@ i·tile … and keys j·tile …, counted from row 0 and key 0; tiles at the low
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from fusescope import masks
 from fusescope.core.schema import check_int
-from fusescope.masks.common.bound import Bound, check_sizes
+from fusescope.masks.common.bound import Bound
 from fusescope.masks.common.mask import Mask
 
 _STRIP = 1 << 22  # elements looked at together
@@ -155,53 +152,6 @@ def tiles(mask: Mask | Bound, seq_q: int | None = None, seq_k: int | None = None
     return Tiles(
         int(tile), bound.seq_q, bound.seq_k, counts, np.outer(height, width).astype(np.int32), row_counts
     )
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Sums over a mask, all its sequences together: kept elements, elements inside live tiles, elements there
-    are, and the fewest kept keys of a query with any."""
-
-    kept: int
-    executed: int
-    elements: int
-    fewest: int
-
-
-def counts(mask: Mask, seq_q: int, seq_k: int, tile: int = 64) -> Counts:
-    """The sums that ``tiles`` gives, without looking at each element of a mask whose rows are known."""
-    if mask.name not in _PREFIX:
-        cut = tiles(mask, seq_q, seq_k, tile)
-        some = cut.row_counts[cut.row_counts > 0]
-        return Counts(cut.kept, cut.executed, cut.elements, int(some.min()) if some.size else 0)
-    queries, keys = check_sizes(seq_q, seq_k)
-    kept = np.asarray(_PREFIX[mask.name](np.arange(queries, dtype=np.int64), queries, keys))
-    tops = np.arange(0, queries, tile)
-    widest = np.minimum(-(-np.maximum.reduceat(kept, tops) // tile) * tile, keys)
-    executed = int((widest * np.minimum(tile, queries - tops)).sum())
-    some = kept[kept > 0]
-    return Counts(int(kept.sum()), executed, queries * keys, int(some.min()) if some.size else 0)
-
-
-def quick(mask: Mask, seq_q: int, seq_k: int) -> bool:
-    """Whether ``counts`` takes seconds: a page does not wait for more."""
-    return mask.name in _PREFIX or seq_q * seq_k * (mask.sequences or 1) <= _QUICK
-
-
-def countable(case: Mapping[str, Any]) -> bool:
-    """Whether the work of a case of any operator is counted in seconds: it has no mask, or one that is quick
-    at its lengths."""
-    if "mask" not in case or "seq" not in case:
-        return True
-    return quick(masks.parse(str(case["mask"])), int(case["seq"]), int(case.get("seq_k") or case["seq"]))
-
-
-_QUICK = 1 << 30  # elements looked at one by one: some 8 s
-_PREFIX = {
-    "full": lambda rows, queries, keys: np.full_like(rows, keys),
-    "causal": lambda rows, queries, keys: np.clip(rows + keys - queries + 1, 0, keys),
-}
-"""Masks of which each query keeps the first keys: how many."""
 
 
 @dataclass(frozen=True)

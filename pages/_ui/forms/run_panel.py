@@ -15,7 +15,7 @@ from fusescope.core.machine import environment, stage_times
 from fusescope.core.records import BenchSpec
 from fusescope.jobs import kinds, submit
 from fusescope.kernels import build
-from fusescope.masks import layout
+from fusescope.masks import counting
 from pages._ui.app import device
 from pages._ui.forms import busy
 from pages._ui.widgets.text import md, sentence
@@ -51,7 +51,7 @@ def cost(kind: str, spec: BenchSpec, what: str, more: str = "") -> str:
     sentence: next to it may stand a result that other hardware took milliseconds for."""
     name = device.facts(spec.device).get("device_name") or spec.device
     work = f"{plural(len(spec.cases), 'case')} × {plural(len(spec.impls), what)}"
-    if not all(map(layout.countable, spec.cases)):
+    if not all(map(counting.countable, spec.cases)):
         return f"Run measures {work} here, on {name}; no estimate: counting this mask takes minutes"
     facts = kinds.load(kind).facts(spec, _build_s)
     seconds = estimate.seconds(spec, facts, stage_times.read())

@@ -11,7 +11,7 @@ from fusescope.analysis import hardware, roofline
 from fusescope.analysis.compare.leaders import ranked
 from fusescope.charts import captions, numbers, sentences, verdicts
 from fusescope.core.records import Record
-from fusescope.masks import layout
+from fusescope.masks import counting
 from fusescope.store import library
 from fusescope.store.answers import Found, Question
 from pages._ui.answer import nearest
@@ -115,7 +115,7 @@ def _bound(question: Question) -> str:
     if ceilings is None:
         where = md(device_text(str(question.device_name)))
         return f"No bound: the rates of {where} in {question.dtype} were not measured."
-    if not layout.countable(question.case):
+    if not counting.countable(question.case):
         return "No bound: counting this mask at this length takes minutes."
     try:
         flop, moved, peaks = cached_chart.once(("bound", repr(question)), lambda: _work(question))
@@ -150,7 +150,7 @@ def _share(found: Found, rows: list[Record]) -> str:
     if first is None or ceilings is None or question.op.startswith("model:"):
         return ""
     try:
-        if not layout.countable(found.case):
+        if not counting.countable(found.case):
             return ""
         flop, moved, peaks = cached_chart.once(("bound", repr(question)), lambda: _work(question))
     except (ValueError, OSError):

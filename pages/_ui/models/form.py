@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from fusescope import models
 from fusescope.charts import numbers
 from fusescope.core.records import DTYPES, BenchSpec
-from fusescope.masks import layout
+from fusescope.masks import counting
 from pages._ui.answer import workers
 from pages._ui.app import device, url
 from pages._ui.forms import certainty, fields, implementations, linked, mask_picker, parameters, run_panel
@@ -224,7 +224,7 @@ def _lengths(state: url.State, name: str, batch: int | None) -> str:
 
 
 def _cost(spec: BenchSpec, whole: dict[str, Any]) -> str:
-    if not all(map(layout.countable, spec.cases)):
+    if not all(map(counting.countable, spec.cases)):
         return run_panel.cost("model", spec, "execution mode")
     work = models.cost(models.named(spec.op), dict(spec.cases[0]), spec.dtype).flop_effective
     had, layers = whole.get("layers"), spec.cases[0].get("layers")

@@ -35,6 +35,10 @@ class DenseMask(Mask):
     def every_row_live(self) -> bool:
         return False
 
+    @property
+    def is_formula(self) -> bool:
+        return False
+
     def resolved(self, seq_k: int) -> Mask:
         return self
 

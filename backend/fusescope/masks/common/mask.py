@@ -16,7 +16,7 @@ from fusescope.core.schema import complete
 from fusescope.masks.common.bound import Bound, check_sizes
 
 PARTS = ("NAME", "FORMULA", "DESCRIPTION", "PARAMETERS", "predicate")
-NOT_MASKS = ("common", "layout", "sparse")
+NOT_MASKS = ("common", "counting", "layout", "sparse")
 
 
 def definition(name: str) -> ModuleType:
@@ -94,6 +94,12 @@ class Mask:
     def every_row_live(self) -> bool:
         """Whether every query is known to see a key, whatever the size: itself or the first one."""
         return getattr(definition(self.name), "EVERY_ROW_LIVE", False)
+
+    @property
+    def is_formula(self) -> bool:
+        """Whether its predicate alone says what is kept: it has no tables, which may take seconds to make,
+        and is the same for all sequences."""
+        return not hasattr(definition(self.name), "tables")
 
     @property
     def per_sequence(self) -> bool:

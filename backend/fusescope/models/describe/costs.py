@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fusescope import masks
-from fusescope.masks import layout
+from fusescope.masks import counting
 from fusescope.models.describe import cases, catalog, tree
 from fusescope.models.describe.family import EIGHT_BIT, FP8_CACHE, PARTS, Config, quantises
 from fusescope.ops.base import Cost
@@ -188,7 +188,7 @@ def _pairs(case, counts: list[int], decode: bool) -> tuple[tuple[float, float], 
     if decode:
         return (float(sum(counts) + batch), 0.0), (float(batch * (seq + 1)), 0.0)
     mask = masks.parse(case["mask"])
-    cut = layout.counts(mask, seq, seq)
+    cut = counting.counts(mask, seq, seq)
     copies = 1 if mask.sequences else batch
     executed, cross = float(cut.executed * copies), (float(seq * sum(counts)), float(batch * seq * seq))
     if all(n == seq for n in counts):

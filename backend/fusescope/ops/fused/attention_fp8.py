@@ -6,7 +6,7 @@ import math
 
 from fusescope import masks
 from fusescope.core.schema import Parameter
-from fusescope.masks import layout
+from fusescope.masks import counting
 from fusescope.ops.attention.describe import cases
 from fusescope.ops.attention.describe import inputs as dense
 from fusescope.ops.attention.fp8 import HEAD_DIMS, Quantised, attention_fp8, choose, quantise_fp8
@@ -167,8 +167,8 @@ def cost(values, dtype):
     )
 
 
-def _counts(values) -> layout.Counts:
-    return layout.counts(masks.parse(values["mask"]), values["seq"], values["seq_k"])
+def _counts(values) -> counting.Counts:
+    return counting.counts(masks.parse(values["mask"]), values["seq"], values["seq_k"])
 
 
 TOLERANCE = {d: tolerance(_TYPICAL, d) for d in DTYPES}

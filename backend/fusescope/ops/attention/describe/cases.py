@@ -9,7 +9,7 @@ from functools import lru_cache
 from fusescope import masks
 from fusescope.core.schema import Parameter, size
 from fusescope.core.score import parse, tables_of
-from fusescope.masks import layout
+from fusescope.masks import counting
 from fusescope.ops.base import Cost, Tolerance
 from fusescope.ops.common import cases as common
 
@@ -146,5 +146,5 @@ def cost(values, dtype):
 
 
 @lru_cache(maxsize=256)
-def _counts(mask: str, seq_q: int, seq_k: int) -> layout.Counts:
-    return layout.counts(masks.parse(mask), seq_q, seq_k)
+def _counts(mask: str, seq_q: int, seq_k: int) -> counting.Counts:
+    return counting.counts(masks.parse(mask), seq_q, seq_k)
