@@ -24,7 +24,15 @@ OTHERS = ["document", "document:lengths=20+30/50", "padding:lengths=50+0+13", "b
 def by_tiles(mask, *size):
     cut = layout.tiles(mask, *size)
     some = cut.row_counts[cut.row_counts > 0]
-    return counting.Counts(cut.kept, cut.executed, cut.elements, some.min() if some.size else 0)
+    return counting.Counts(
+        kept=cut.kept,
+        executed=cut.executed,
+        elements=cut.elements,
+        live=cut.live,
+        fewest=some.min() if some.size else 0,
+        longest=cut.row_counts.max(),
+        longest_in_tiles=cut.live_map.sum(axis=-1).max(),
+    )
 
 
 @pytest.mark.parametrize("tile", [1, 13, 64, 300])
@@ -43,9 +51,9 @@ def test_a_mask_with_tables_is_cut_into_tiles(text):
 
 def test_a_matrix_and_a_mask_that_keeps_nothing():
     matrix = masks.from_dense(np.eye(90, 100, dtype=bool))
-    assert counting.counts(matrix, 90, 100) == counting.Counts(90, 64 * 64 + 26 * 36, 9000, 1)
+    assert counting.counts(matrix, 90, 100) == counting.Counts(90, 64 * 64 + 26 * 36, 9000, 2, 1, 1, 1)
     nothing = masks.from_dense(np.zeros((90, 100), bool))
-    assert counting.counts(nothing, 90, 100) == counting.Counts(0, 0, 9000, 0)
+    assert counting.counts(nothing, 90, 100) == counting.Counts(0, 0, 9000, 0, 0, 0, 0)
 
 
 N = 1 << 20

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fusescope import models
+from fusescope import masks, models
 from fusescope.core.paths import ROOT
 from fusescope.models.describe import catalog, settings
 from tests.models.tiny_models import ONE_OF_A_FAMILY, case
@@ -178,6 +178,15 @@ def test_cost_counts_the_tokens_and_pairs_that_are_there():
     assert uneven.notes["executed"]["attention"] == 2 * 18 * 2 * 2 * (4 * 32 + 5)
     decode = models.cost("gpt2", case("gpt2", phase="decode"), "float32")
     assert decode.notes["effective"]["head"] == 2 * 2 * 64 * 50257 and decode.notes["valid_tokens"] == 2
+
+
+@pytest.mark.parametrize("mask", ["sliding_window", "strided:window=9,stride=7", "random", "bigbird:block=8"])
+def test_shorter_sequences_see_a_corner_of_the_mask(mask):
+    padded = {"batch": 3, "seq": 100, "lengths": "7+64+93", "mask": mask}
+    cost = models.cost("bert-base", models.validate("bert-base", padded), "float16")
+    dense = masks.parse(mask).dense(100)
+    live = sum(int(dense[:n, :n].sum()) for n in (7, 64, 93))
+    assert cost.notes["effective"]["attention"] == live * 12 * 12 * (4 * 64 + 5)
 
 
 def test_ways_say_why_not():

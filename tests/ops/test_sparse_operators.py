@@ -256,3 +256,11 @@ def test_what_does_not_fit_is_refused_by_name():
             ops.load(op).validate({"batch": 2, "seq": 8, "mask": "padding:lengths=3+4"})
         with pytest.raises(ValueError, match="format must be csr"):
             ops.load(op).validate({"format": "ellpack"})
+
+
+@pytest.mark.parametrize("op", ["sddmm", "spmm", "gat"])
+def test_the_work_of_the_longest_case_is_counted_at_once(op):
+    """2^34 elements are not looked at one by one."""
+    case = ops.load(op).validate({"seq": 1 << 17, "mask": "sliding_window:left=128,right=0"})
+    kept = (1 << 17) * 129 - 128 * 129 // 2
+    assert kept in ops.load(op).cost(case, "float32").notes.values()

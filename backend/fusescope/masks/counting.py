@@ -17,22 +17,35 @@ from fusescope import masks
 from fusescope.core.schema import check_int
 from fusescope.masks import layout
 from fusescope.masks.common.bound import Bound
-from fusescope.masks.common.bounds import Spans
+from fusescope.masks.common.bounds import Flags, Spans
 from fusescope.masks.common.mask import Mask
 
 _QUICK = 1 << 30  # elements looked at one by one: some 8 s
-_PIECE = 1 << 18  # elements looked at together: temporaries that stay in the cache
+_QUARTERS = np.array([(0, 0), (0, 1), (1, 0), (1, 1)], np.int32)
+_PIECE = 1 << 18  # squares, or elements, looked at together: temporaries of 1 MB stay in the cache
 
 
 @dataclass(frozen=True)
 class Counts:
     """Sums over a mask, all its sequences together: kept elements, elements inside live tiles, elements there
-    are, and the fewest kept keys of a query with any."""
+    are, and live tiles; the fewest kept keys of a query with any, and the most; live tiles of the tile row
+    with most."""
 
     kept: int
     executed: int
     elements: int
+    live: int
     fewest: int
+    longest: int
+    longest_in_tiles: int
+
+    @classmethod
+    def of(cls, per_query: np.ndarray, per_tile_row: np.ndarray, executed: int, elements: int) -> Counts:
+        """From kept keys of each query and live tiles of each tile row."""
+        some = per_query[per_query > 0]
+        kept, live = (int(each.sum(dtype=np.int64)) for each in (per_query, per_tile_row))
+        fewest = int(some.min()) if some.size else 0
+        return cls(kept, executed, elements, live, fewest, int(per_query.max()), int(per_tile_row.max()))
 
 
 def counts(mask: Mask, seq_q: int, seq_k: int, tile: int = 64) -> Counts:
@@ -41,20 +54,20 @@ def counts(mask: Mask, seq_q: int, seq_k: int, tile: int = 64) -> Counts:
     divided = _divided(mask, seq_q, seq_k, tile)
     if divided is None:
         cut = layout.tiles(mask, seq_q, seq_k, tile)
-        return Counts(cut.kept, cut.executed, cut.elements, _fewest(cut.row_counts))
+        return Counts.of(cut.row_counts, cut.live_map.sum(axis=-1), cut.executed, cut.elements)
     (top, bottom, width), unclear = divided.full, divided.unclear
-    rows = np.zeros(seq_q + 1, np.int64)  # how many more a query keeps than the one before
-    np.add.at(rows, top, width)
-    np.add.at(rows, bottom, -width)
-    rows = np.cumsum(rows)[:-1]
-    executed = int(((bottom - top) * width).sum())
-    together = max(1, _PIECE // tile**2)
+    queries = _spread(seq_q, top, bottom, width)
+    tile_rows = _spread(-(-seq_q // tile), top // tile, -(-bottom // tile), -(-width // tile))
+    executed, together = int(((bottom - top) * width).sum()), max(1, _PIECE // tile**2)
     for first in range(0, len(unclear), together):
-        q, kept, size = _evaluated(divided.bound, unclear[first : first + together], tile)
+        some = unclear[first : first + together]
+        rows, kept, size = _evaluated(divided.bound, some, tile)
         per_row = np.count_nonzero(kept, axis=2)
-        np.add.at(rows, q, per_row)
-        executed += int(size[per_row.any(axis=1)].sum())
-    return Counts(int(rows.sum()), executed, seq_q * seq_k, _fewest(rows))
+        live = per_row.any(axis=1)
+        np.add.at(queries, rows, per_row)
+        np.add.at(tile_rows, some[live, 0], 1)
+        executed += int(size[live].sum())
+    return Counts.of(queries, tile_rows, executed, seq_q * seq_k)
 
 
 def quick(mask: Mask, seq_q: int, seq_k: int) -> bool:
@@ -91,21 +104,40 @@ def _divided(mask: Mask, seq_q: int, seq_k: int, tile: int) -> _Divided | None:
         side *= 2
     squares, full = np.zeros((1, 2), np.int32), []
     while True:
-        (top, bottom), (left, right) = _ends(bound, squares, side)
-        spans = Spans(top + bound.offset, bottom - 1 + bound.offset, seq_q + seq_k)
-        try:
-            kept = bound.on_tiles(spans, Spans(left, right - 1, seq_q + seq_k), None)
-        except (TypeError, AttributeError):
-            return None
-        full.append(np.stack([top, bottom, right - left])[:, kept.must].astype(np.int64))
-        squares = squares[kept.may & ~kept.must]
-        if len(squares) * tile**2 > _QUICK:
+        left = []
+        for first in range(0, len(squares), _PIECE):
+            some = squares[first : first + _PIECE]
+            try:
+                kept = _look(bound, some, side)
+            except (TypeError, AttributeError):
+                return None
+            (top, bottom), (begin, end) = _ends(bound, some[kept.must], side)
+            full.append(np.stack([top, bottom, end - begin]).astype(np.int64))
+            left.append(some[kept.may & ~kept.must])
+        unclear = np.concatenate([np.zeros((0, 2), np.int32), *left])
+        if len(unclear) * tile**2 > _QUICK:
             return None
         if side == tile:
-            return _Divided(bound, np.concatenate(full, 1), squares)
+            return _Divided(bound, np.concatenate(full, 1), unclear)
         side //= 2
-        squares = (2 * squares[:, None] + np.array([(0, 0), (0, 1), (1, 0), (1, 1)], np.int32)).reshape(-1, 2)
-        squares = squares[(squares[:, 0] * side < seq_q) & (squares[:, 1] * side < seq_k)]
+        squares = (2 * unclear[:, None] + _QUARTERS).reshape(-1, 2)
+        squares = squares[(squares * side < (seq_q, seq_k)).all(axis=1)]
+
+
+def _look(bound: Bound, squares: np.ndarray, side: int) -> Flags:
+    """What bounds say of squares: which may and which must be kept."""
+    (top, bottom), (left, right) = _ends(bound, squares, side)
+    most = bound.seq_q + bound.seq_k
+    rows = Spans(top + bound.offset, bottom - 1 + bound.offset, most)
+    return bound.on_tiles(rows, Spans(left, right - 1, most), None)
+
+
+def _spread(size: int, first: np.ndarray, last: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """int64 (size,), the sums of values that each count from its first place up to before its last."""
+    steps = np.zeros(size + 1, np.int64)
+    np.add.at(steps, first, value)
+    np.add.at(steps, last, -value)
+    return np.cumsum(steps)[:-1]
 
 
 def _ends(bound: Bound, squares: np.ndarray, side: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -124,8 +156,3 @@ def _evaluated(bound: Bound, squares: np.ndarray, tile: int):
     q, k = np.minimum(q, bound.seq_q - 1), np.minimum(k, bound.seq_k - 1)
     kept = bound.predicate(q[:, :, None] + bound.offset, k[:, None])
     return q, kept & inside, (bottom - top).astype(np.int64) * (right - left)
-
-
-def _fewest(kept: np.ndarray) -> int:
-    some = kept[kept > 0]
-    return int(some.min()) if some.size else 0

@@ -198,10 +198,9 @@ def _pairs(case, counts: list[int], decode: bool) -> tuple[tuple[float, float], 
 
 def _kept(mask, seq: int, counts: list[int]) -> int:
     """Kept pairs of sequences of these lengths under a mask that is laid over the padded square."""
-    if mask.name == "full":
-        return sum(n * n for n in counts)
-    if mask.name == "causal":
-        return sum(n * (n + 1) // 2 for n in counts)
+    if mask.is_formula:  # of which a corner is the same one on fewer positions
+        whole = mask.resolved(seq)
+        return sum(counting.counts(whole, n, n).kept * counts.count(n) for n in set(counts))
     bound, found = mask.bind(seq, seq), dict.fromkeys(counts, 0)
     for first in range(0, seq, _ROWS):
         sums = np.cumsum(bound.block(first, min(first + _ROWS, seq)), axis=1, dtype=np.int64)

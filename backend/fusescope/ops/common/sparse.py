@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fusescope import masks
 from fusescope.core.errors import Unsupported
 from fusescope.core.schema import Parameter, complete, size
-from fusescope.masks import layout
+from fusescope.masks import counting
 from fusescope.ops.base import Cost
 from fusescope.ops.common.cases import BYTES, check_tensors
 from fusescope.ops.common.structure import FORMATS, Structure, refuse_sequences
@@ -139,8 +139,7 @@ def product_cost(values: Mapping[str, Any], dtype: str, moved: Callable[[int], t
 def counts(mask: str, seq_q: int, seq_k: int, form: str) -> Counts:
     """Counted without torch."""
     side = FORMATS[form]
-    cut = layout.tiles(masks.parse(mask), seq_q, seq_k, tile=side or 64)
-    rows = cut.row_counts.reshape(-1)
+    of = counting.counts(masks.parse(mask), seq_q, seq_k, side or 64)
     if not side:
-        return Counts(cut.kept, cut.kept, int(rows.max()))
-    return Counts(cut.kept, cut.live * side * side, int(cut.live_map.sum(axis=-1).max()) * side)
+        return Counts(of.kept, of.kept, of.longest)
+    return Counts(of.kept, of.live * side * side, of.longest_in_tiles * side)

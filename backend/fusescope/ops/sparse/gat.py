@@ -9,7 +9,7 @@ from functools import lru_cache
 from fusescope import masks
 from fusescope.core.schema import Parameter, complete, size
 from fusescope.kernels import register_fakes
-from fusescope.masks import layout
+from fusescope.masks import counting
 from fusescope.ops.base import Cost, Peer, Tolerance
 from fusescope.ops.common import sparse as _shared
 from fusescope.ops.common.cases import BYTES
@@ -55,8 +55,7 @@ def tolerance(values, dtype):
 @lru_cache(maxsize=64)
 def _fewest(mask: str, nodes: int) -> int:
     """Neighbours of the node with the fewest, of those with any."""
-    rows = layout.tiles(masks.parse(mask), nodes).row_counts
-    return int(rows[rows > 0].min()) if rows.any() else 0
+    return counting.counts(masks.parse(mask), nodes, nodes).fewest
 
 
 def validate(values):
