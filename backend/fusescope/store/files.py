@@ -6,12 +6,10 @@ from __future__ import annotations
 import codecs
 import contextlib
 import errno
-import fcntl
 import gzip
 import io
 import json
 import os
-import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from typing import Any, BinaryIO
 
 from fusescope.core import whole_files
 from fusescope.core.errors import RunError
+from fusescope.core.machine import locks
 from fusescope.store.bounded import plain
 
 # Against files made to exhaust memory or time. JSON lines of runs pack 27 to 1 at most.
@@ -272,21 +271,17 @@ def take_lock(folder: Path, wait_s: float = 0.0) -> int | None:
     the last copy of the descriptor: it can be handed to another process without a gap.
     """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    end = time.monotonic() + wait_s
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return fd
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                os.close(fd)
-                return None
-            time.sleep(0.01)
-        except OSError as e:
-            os.close(fd)
-            raise RunError(
-                f"files in {folder} cannot be locked ({e.strerror}); set FUSESCOPE_PROFILES to a local disk"
-            ) from e
+    try:
+        taken = locks.take(fd, wait_s)
+    except OSError as e:
+        os.close(fd)
+        raise RunError(
+            f"files in {folder} cannot be locked ({e.strerror}); set FUSESCOPE_PROFILES to a local disk"
+        ) from e
+    if taken:
+        return fd
+    os.close(fd)
+    return None
 
 
 def is_locked(folder: Path) -> bool:

@@ -7,21 +7,21 @@ A cookie holds a key derived from the token, not the token. Both are compared in
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import hmac
 import os
 import re
 import secrets
 import stat
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fusescope.core import paths
+from fusescope.core.machine import locks
 
 _FORM = re.compile(r"[A-Za-z0-9_-]{16,128}")
+_PATIENCE_S = 2.0  # for another server that makes the token
 
 
 @dataclass(frozen=True)
@@ -126,15 +126,8 @@ def _alone(folder: Path) -> Iterator[None]:
     its file system has one."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for _ in range(40):
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                time.sleep(0.05)
-                continue
-            except OSError:
-                pass
-            break
+        with contextlib.suppress(OSError):
+            locks.take(handle, _PATIENCE_S)
         yield
     finally:
         os.close(handle)

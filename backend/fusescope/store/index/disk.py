@@ -7,13 +7,12 @@ import fcntl
 import hashlib
 import os
 import secrets
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from fusescope.core import paths
 from fusescope.core.errors import RunError
-from fusescope.core.machine import runtime
+from fusescope.core.machine import locks, runtime
 from fusescope.store.bounded import plain
 
 VERSION = 5  # another schema, or other words of a run: another folder
@@ -51,17 +50,9 @@ def locked(where: Path | None) -> Iterator[bool]:
 
 
 def _taken(fd: int) -> bool:
-    end = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                return False
-            time.sleep(0.005)
-        except OSError:  # a file system without locks
-            return False
+    with contextlib.suppress(OSError):  # a file system without locks
+        return locks.take(fd, _PATIENCE_S)
+    return False
 
 
 def lease(files: list[Path], stack: contextlib.ExitStack) -> bool:
