@@ -45,6 +45,13 @@ class Profile:
         """Rows of a table, 0 where it is not there."""
         return count(str(self.path), table, self.stamp) if table in self.tables else 0
 
+    def kernel_ns(self) -> float | None:
+        """What the trace's kernels take per step; None without kernels."""
+        if not self.has("kernel_summary"):
+            return None
+        total = sum(r["total_ns"] for r in rows(str(self.path), "kernel_summary", self.stamp))
+        return total / max(1, self.rows("steps"))
+
     def name(self, view: str) -> str:
         """The file name of what a view saves."""
         return f"{self.run.id}-{view}" if self.rank is None else f"{self.run.id}-rank{self.rank}-{view}"

@@ -141,11 +141,11 @@ def _longest(found: Profile) -> str:
 
 def _reached(found: Profile, work, roof) -> float | None:
     """Share of the rate attainable at the work's intensity that the kernels of a step reach."""
-    if work is None or roof is None or not found.has("kernel_summary") or not work.cost.bytes:
+    ns = found.kernel_ns()
+    if work is None or roof is None or not ns or not work.cost.bytes:
         return None
-    ns = sum(r["total_ns"] for r in sentences.rows(found, "kernel_summary")) / max(1, found.rows("steps"))
     most = attainable(work.cost.flop_effective / work.cost.bytes, roof)
-    return work.cost.flop_effective / ns / 1e3 / most if ns and most else None
+    return work.cost.flop_effective / ns / 1e3 / most if most else None
 
 
 def _mean(rows: list[dict], key: str, factor: float) -> str:

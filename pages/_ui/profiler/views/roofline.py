@@ -42,10 +42,8 @@ def draw(state: url.State, found: Profile) -> None:
 
 def _time(trace: Profile | None, report: Profile | None) -> tuple[float | None, str]:
     """ns of one call on the device, and its source: the trace where there is one."""
-    if trace is not None and trace.has("kernels"):
-        rows = sentences.rows(trace, "kernel_summary")
-        steps = max(1, trace.rows("steps"))
-        return sum(r["total_ns"] for r in rows) / steps, "time of the trace's kernels"
+    if trace is not None and (ns := trace.kernel_ns()) is not None:
+        return ns, "time of the trace's kernels"
     if report is not None:
         known = [
             r["duration_ns"]
