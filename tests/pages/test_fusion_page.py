@@ -211,6 +211,9 @@ def test_a_search_shows_what_it_found_and_why(draw, some, monkeypatch):
 
 def test_strategies_are_replayed_on_a_traverse(draw, some):
     at = draw("fusion", part="Search", **SETTING)
+    assert "strategies" not in [m.label for m in at.multiselect], "drawn while nobody sees it"
+    at.session_state["fusion/compare"] = True  # the expander, opened
+    calm(at.run())
     next(m for m in at.multiselect if m.label == "strategies").set_value(["random", "exhaustive"])
     next(b for b in at.button if b.label == "Replay").click()
     at.run(timeout=120)
@@ -219,6 +222,10 @@ def test_strategies_are_replayed_on_a_traverse(draw, some):
         return {t.get("name") for c in at.get("plotly_chart") for t in json.loads(c.proto.spec)["data"]}
 
     until(at, lambda at: {"random", "exhaustive"} <= traces(at))
+    at.session_state["fusion/compare"] = False
+    assert {"random", "exhaustive"} <= traces(calm(at.run())), "closed, it keeps what was chosen"
+    linked = draw("fusion", **query(at))
+    assert query(at)["replay"] and "strategies" in [m.label for m in linked.multiselect]
 
 
 def test_a_baseline_far_away_is_said_instead_of_drawn():

@@ -12,6 +12,7 @@ import streamlit as st
 
 from fusescope import models
 from fusescope.charts import captions
+from fusescope.core import paths
 from fusescope.core.records import Record, Run
 from fusescope.jobs import submit
 from fusescope.search import encoding, sessions
@@ -37,16 +38,19 @@ class Layer:
     here: bool
 
 
-@st.cache_data(ttl=2, show_spinner=False)
-def listed() -> list[Run]:
+def listed() -> tuple[Run, ...]:
     """Every sweep and search, newest first."""
+    return _listed(str(paths.profiles()))
+
+
+@st.cache_resource(ttl=2, show_spinner=False)  # runs are not changed: copies of all take longer than reading
+def _listed(home: str) -> tuple[Run, ...]:
     found = [r for kind in KINDS for r in library.runs(kind=kind, limit=200)[0]]
-    return sorted(found, key=lambda r: r.created or 0, reverse=True)
+    return tuple(sorted(found, key=lambda r: r.created or 0, reverse=True))
 
 
-def line(run_id: str) -> str:
+def line(run: Run) -> str:
     """A run as one line of a list."""
-    run = run_data.read(run_id)
     return f"{run_name(run)} · {run.device_name} · {captions.when(run)}"
 
 
@@ -59,7 +63,7 @@ def choose(
 ) -> Run | None:
     """One of the runs of these kinds: the URL's, else the sweep on show, else the largest of this layer, else
     the largest recorded one, else the newest; None without any. A run of few schemes hides no larger one."""
-    offered = [r.id for r in listed() if r.kind in kinds]
+    offered = {r.id: r for r in listed() if r.kind in kinds}
     slot = f"{state.page}/{key}"
     if state.opened and state.query.get(key):
         if state.query[key] in offered:
@@ -73,11 +77,11 @@ def choose(
         st.session_state[slot] = started
     if st.session_state.get(slot) not in offered:
         last = st.session_state.get(f"{state.page}/traverse")  # continue with the sweep on show
-        mine = [r for r in listed() if r.kind in kinds and layer is not None and same(r, layer)]
-        theirs = [r for r in listed() if r.kind in kinds and r.recorded]
-        usual = largest(mine) or largest(theirs) or (mine or listed_of(kinds))[0]
+        mine = [r for r in offered.values() if layer is not None and same(r, layer)]
+        theirs = [r for r in offered.values() if r.recorded]
+        usual = largest(mine) or largest(theirs) or (mine or list(offered.values()))[0]
         st.session_state[slot] = last if last in offered else usual.id
-    chosen = st.selectbox(label, offered, key=slot, format_func=line)
+    chosen = st.selectbox(label, list(offered), key=slot, format_func=lambda i: line(offered[i]))
     state.keep(key, chosen)
     return run_data.read(chosen)
 
@@ -85,7 +89,7 @@ def choose(
 def start(page: str, kind: str, spec: dict) -> None:
     """Submit a job and draw the page again with its run chosen."""
     st.session_state[f"{page}/{kind}/next"] = submit.submit(kind, spec)
-    listed.clear()
+    _listed.clear()
     st.rerun()
 
 

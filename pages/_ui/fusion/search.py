@@ -210,16 +210,23 @@ def _explained(run: Run, found: dict) -> None:
         elements.chart(fig, f"{run.id}-boundaries", lambda: pd.DataFrame(rows))
     costs = found["segments"]
     if costs:
-        with st.expander("Cost of each segment, fitted to all measured schemes"):
-            unit, factor = numbers.time_unit([c["ms"] for c in costs if c["ms"] > 0])
-            table = pd.DataFrame(
-                {
-                    "operators": [_span(c) for c in costs],
-                    f"cost ({unit})": [c["ms"] * factor for c in costs],
-                    "schemes with it": [c["count"] for c in costs],
-                }
-            )
-            elements.table(table, f"{run.id}-segments", lambda: pd.DataFrame(costs), height=360, why={})
+        elements.folded(
+            "Cost of each segment, fitted to all measured schemes",
+            "fusion/segments",
+            lambda: _segments(f"{run.id}-segments", costs),
+        )
+
+
+def _segments(name: str, costs: list[dict]) -> None:
+    unit, factor = numbers.time_unit([c["ms"] for c in costs if c["ms"] > 0])
+    table = pd.DataFrame(
+        {
+            "operators": [_span(c) for c in costs],
+            f"cost ({unit})": [c["ms"] * factor for c in costs],
+            "schemes with it": [c["count"] for c in costs],
+        }
+    )
+    elements.table(table, name, lambda: pd.DataFrame(costs), height=360, why={})
 
 
 def _span(cost: dict) -> str:

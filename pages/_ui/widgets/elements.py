@@ -141,6 +141,19 @@ def listing(text: str, language: str | None, height: int, **settings) -> None:
         st.code(text, language=language, wrap_lines=True, **settings)
 
 
+def folded(label: str, key: str, draw: Callable[[], None], expanded: bool = False) -> None:
+    """An expander that is drawn when it is opened: until then its content takes server and browser no time.
+    Then it is drawn with the rest, so that its widgets keep their values while it is closed again."""
+    drawn = f"{key}/drawn"
+    if key not in st.session_state or (expanded and drawn not in st.session_state):
+        st.session_state[key] = expanded  # as an argument that changes it would make another expander
+    box = st.expander(label, key=key, on_change="rerun")
+    if box.open or drawn in st.session_state:
+        st.session_state[drawn] = True
+        with box:
+            draw()
+
+
 def note(text: str) -> None:
     """A quiet line."""
     st.caption(text)
