@@ -3,7 +3,7 @@
 import pytest
 from drawn_page import calm, query, said
 
-BOX = "kernels/attention/seq/typed"
+BOX = "kernels/seq/typed"
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def form(draw, profiles):
 def test_a_size_is_taken_as_it_is_written_and_shown_as_digits(form, typed, number):
     at = calm(form.text_input(key=BOX).set_value(typed).run())
     assert at.text_input(key=BOX).value == str(number) and query(at)["seq"] == str(number)
-    assert at.select_slider(key="kernels/attention/seq/slider").value == number
+    assert at.select_slider(key="kernels/seq/slider").value == number
     assert not at.error and not at.button(key="kernels/run").disabled
 
 
@@ -45,7 +45,7 @@ def test_what_is_no_such_number_keeps_run_back_and_says_why(form, started, typed
 
 def test_the_slider_replaces_what_was_refused(form):
     at = calm(form.text_input(key=BOX).set_value("12abc").run())
-    calm(at.select_slider(key="kernels/attention/seq/slider").set_value(128).run())
+    calm(at.select_slider(key="kernels/seq/slider").set_value(128).run())
     assert at.text_input(key=BOX).value == "128" and not at.error
 
 
@@ -85,7 +85,7 @@ def test_a_parameter_of_a_mask_is_refused_too(draw, profiles):
 
 def test_no_recorded_run_is_for_settings_that_are_not_valid(draw, recorded):
     at = draw("kernels", op="softmax")
-    at.text_input(key="kernels/softmax/rows/typed").set_value("12abc").run()
+    at.text_input(key="kernels/rows/typed").set_value("12abc").run()
     assert "Recorded for these settings" not in said(at.caption)
     assert "until the settings of the form are valid" in said(at.caption)
 
@@ -93,6 +93,6 @@ def test_no_recorded_run_is_for_settings_that_are_not_valid(draw, recorded):
 def test_no_recorded_run_is_of_a_model_whose_settings_are_not_valid(draw, recorded):
     at = draw("models", model="gpt2", batch="1", seq="128", dtype="float16", phase="prefill")
     assert "Recorded for these settings" in said(at.caption)
-    at.text_input(key="models/gpt2/batch/typed").set_value("12abc").run()
+    at.text_input(key="models/batch/typed").set_value("12abc").run()
     assert "Recorded for these settings" not in said(at.caption)
     assert "until the settings of the form are valid" in said(at.caption)

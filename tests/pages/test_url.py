@@ -52,7 +52,7 @@ def test_what_no_longer_fits_after_a_click_is_not_said_to_come_from_the_url(draw
 
 def test_a_number_out_of_bounds_is_refused_where_it_is_typed(draw):
     at = draw("kernels", op="attention", impl="cpu,eager")
-    at.text_input(key="kernels/attention/heads/typed").set_value("-5").run()
+    at.text_input(key="kernels/heads/typed").set_value("-5").run()
     assert "eads must be an integer from 1 to 4,096, not -5" in " ".join(e.value for e in at.error).replace(
         "\\", ""
     )

@@ -18,6 +18,7 @@ from pages._ui.widgets.text import md
 
 NARROW = 96
 """Pixels of the smallest box."""
+_TYPED = 112  # of the box next to a slider
 
 
 def pick(
@@ -124,12 +125,14 @@ def number(
     parameter: Parameter,
     box: Any = st,
     said: bool = False,
+    place: str = "",
     **settings,
 ) -> tuple[Any, bool]:
     """A box for the number that the session has under ``key``; and whether it shows it: what is typed and is
     no such number is for ``refuse`` to refuse. ``said``: and is refused under the box, too, for which a row
-    of boxes has no room."""
-    value, wrong = number_box.draw(label, key, parameter, box, fresh=state.opened, **settings)
+    of boxes has no room. ``place``: see ``slider``."""
+    fresh = state.opened
+    value, wrong = number_box.draw(label, key, parameter, box, fresh=fresh, place=place, **settings)
     if wrong:
         state.refused.append(wrong)
     if wrong and said:
@@ -166,23 +169,26 @@ def path(state: url.State, name: str, label: str, scope: str = "", box: Any = st
     return given
 
 
-def slider(state: url.State, label: str, key: str, parameter: Parameter, **settings) -> tuple[Any, bool]:
+def slider(
+    state: url.State, label: str, key: str, parameter: Parameter, place: str = "", **settings
+) -> tuple[Any, bool]:
     """A slider over the typical values of a parameter with a box next to it that takes any: whichever moved
-    last decides. Returns as ``number`` does."""
+    last decides. Returns as ``number`` does. ``place``: the widgets' own key, where they show one of several
+    numbers (a size of each model) in turn: a browser then moves them instead of making others."""
+    place = place or key
     known = sorted({*parameter.typical, st.session_state[key]})
-    linked, offered = f"{key}/slider", f"{key}/offered"
+    linked, offered = f"{place}/slider", f"{place}/offered"
     if st.session_state.get(offered) != known:  # the browser counts places, and this one may have moved
         st.session_state.pop(linked, None)
         st.session_state[offered] = known
     told.tell(linked, st.session_state[key])
-    left, right = st.columns([5, 3], vertical_alignment="bottom", gap="small", wrap=False)
-    with left:
-        if len(known) > 1:
-            st.select_slider(label, known, key=linked, on_change=copy, args=(linked, key), **settings)
-        else:
-            st.caption(label, **settings)
-    named = replace(parameter, name=label)
-    return number(state, f"{label}, typed", key, named, right, said=True, label_visibility="collapsed")
+    row = st.container(horizontal=True, vertical_alignment="bottom", gap="small", wrap=False)
+    if len(known) > 1:
+        row.select_slider(label, known, key=linked, on_change=copy, args=(linked, key), **settings)
+    else:
+        row.caption(label, **settings)
+    box = {"box": row, "place": place, "label_visibility": "collapsed", "width": _TYPED}
+    return number(state, f"{label}, typed", key, replace(parameter, name=label), said=True, **box)
 
 
 def width(label: str) -> int:

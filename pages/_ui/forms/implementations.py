@@ -69,8 +69,7 @@ def unavailable(listed: Sequence[Implementation]) -> None:
     unable = [i for i in listed if i.reason]
     if unable:
         with st.popover(f"{len(unable)} unavailable on this device", type="tertiary"):
-            for i in unable:
-                st.markdown(f"**{md(i.name)}**: {md(i.reason)}. _{md(i.idea)}_")
+            st.markdown("\n\n".join(f"**{md(i.name)}**: {md(i.reason)}. _{md(i.idea)}_" for i in unable))
 
 
 def _known(text: str, offered: Sequence[str]) -> list[str]:

@@ -89,7 +89,7 @@ def _whole(state: url.State, op: str, p: Parameter) -> int:
     if not p.typical:
         return fields.whole(state, p.name, label(p), p.low, p.high, p.default, op, help=p.help)
     key = state.seed(p.name, p.default, url.reader(p), op)
-    value, good = fields.slider(state, label(p), key, p, help=p.help)
+    value, good = fields.slider(state, label(p), key, p, place=state.key(p.name), help=p.help)
     if good:
         state.keep(p.name, value, p.default)
     return value

@@ -19,9 +19,9 @@ OP = "attention"
 _EMPTY = "n/a: the mask keeps no element, so there is nothing to speed up"
 
 
-def sentence(text: str, seq_q: int, seq_k: int) -> str:
-    """What a mask can save and what is achieved, as Markdown."""
-    known, rows = _known(text, seq_q, seq_k), measured(text, seq_q, seq_k)
+def sentence(text: str, seq_q: int, seq_k: int, rows: pd.DataFrame) -> str:
+    """What a mask can save and what is achieved, as Markdown; ``rows``: what was ``measured``."""
+    known = _known(text, seq_q, seq_k)
     if not known["kept"]:
         return "This mask keeps no element."
     ideal = numbers.ratio(1 / known["density"])
@@ -49,9 +49,9 @@ def _range(rows: pd.DataFrame) -> str:
     )
 
 
-def draw(text: str, seq_q: int, seq_k: int) -> None:
+def draw(text: str, seq_q: int, seq_k: int, rows: pd.DataFrame) -> None:
     """The key numbers of one mask, where they were measured, and its canonical text."""
-    known, rows = _known(text, seq_q, seq_k), measured(text, seq_q, seq_k)
+    known = _known(text, seq_q, seq_k)
     left, right = st.columns(2)
     left.metric("elements kept", numbers.percent(known["density"]))
     right.metric(

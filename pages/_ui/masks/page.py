@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import streamlit as st
 from PIL import Image
 
@@ -89,9 +90,9 @@ def chosen() -> str:
     return st.session_state["masks/mask/name"]
 
 
-def pictures(state: url.State, choice: Choice) -> None:
-    """One or two large pictures of the same region with their figures; drawing a box zooms in until pixels
-    are elements."""
+def pictures(state: url.State, choice: Choice, measured: dict[str, pd.DataFrame]) -> None:
+    """One or two large pictures of the same region with their figures (``measured``, by mask); drawing a box
+    zooms in until pixels are elements."""
     region = _region(state, choice)
     single = len(choice.texts) == 1
     side = 400 if single else 300
@@ -115,10 +116,10 @@ def pictures(state: url.State, choice: Choice) -> None:
                     config={"displaylogo": False, "modeBarButtons": [["toImage", "select2d"]]},
                 )
                 if not single:
-                    facts.draw(text, choice.seq_q, choice.seq_k)
+                    facts.draw(text, choice.seq_q, choice.seq_k, measured[text])
             if single:
                 with st.container(width=310):
-                    facts.draw(text, choice.seq_q, choice.seq_k)
+                    facts.draw(text, choice.seq_q, choice.seq_k, measured[text])
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if region:
             st.button("Whole mask", on_click=_look, args=(None,), key="masks/whole")
@@ -131,10 +132,14 @@ def pictures(state: url.State, choice: Choice) -> None:
 
 def result(state: url.State, choice: Choice) -> None:
     """Everything to the right of the form."""
+    sizes = choice.seq_q, choice.seq_k
+    measured = {text: facts.measured(text, *sizes) for text in choice.texts}
+    lines = []
     for text in choice.texts:
         name = f"**{md(title(text))}** · " if len(choice.texts) > 1 else ""
-        st.markdown(name + facts.sentence(text, choice.seq_q, choice.seq_k))
-    pictures(state, choice)
+        lines.append(name + facts.sentence(text, *sizes, measured[text]))
+    st.markdown("\n\n".join(lines))
+    pictures(state, choice, measured)
     look = views.Look(
         choice.texts,
         choice.seq_q,

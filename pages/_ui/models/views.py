@@ -77,8 +77,7 @@ def _generation(look: views.Look) -> None:
             and rate > (best[phase].extra["throughput"]["tokens_per_s"] if phase in best else 0)
         ):
             best[phase] = r
-    columns = st.columns(4)
-    for column, (phase, r) in zip(columns, best.items(), strict=False):
+    for column, (phase, r) in zip(st.columns(4) if best else (), best.items(), strict=False):
         column.metric(
             f"{phase}, tokens/s",
             numbers.three(r.extra["throughput"]["tokens_per_s"]),

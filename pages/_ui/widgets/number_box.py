@@ -14,21 +14,28 @@ Number = int | float | None
 
 
 def draw(
-    label: str, key: str, parameter: Parameter, box: Any = st, fresh: bool = False, **settings
+    label: str,
+    key: str,
+    parameter: Parameter,
+    box: Any = st,
+    fresh: bool = False,
+    place: str = "",
+    **settings,
 ) -> tuple[Number, str]:
     """(the number that the session has under ``key``, what is wrong with the text in the box or "").
 
     A size may be written as 16k, 2**14 or 1e6, and is shown as digits once it is read. While the box shows
     what cannot be read the session keeps the number before, from which a page may draw but nothing may run.
     A box whose parameter may be absent may be empty: None. fresh: show the session's number whatever was
-    typed.
+    typed. place: the box's own key, where one box shows several numbers in turn.
     """
-    session, typed, shown = st.session_state, f"{key}/typed", f"{key}/shown"
+    session, place = st.session_state, place or key
+    typed, shown = f"{place}/typed", f"{place}/shown"
     number = session[key]
-    if fresh or typed not in session or shown not in session or session[shown] != number:
+    if fresh or typed not in session or session.get(shown) != (key, number):
         told.tell(typed, _written(number))
-    session[shown] = number
-    text = box.text_input(label, key=typed, on_change=_take, args=(key, parameter), **settings)
+    session[shown] = key, number
+    text = box.text_input(label, key=typed, on_change=_take, args=(key, place, parameter), **settings)
     try:
         _read(text, parameter)
     except ValueError as error:
@@ -42,15 +49,15 @@ def _read(text: str, parameter: Parameter) -> Number:
     return parameter.read(text)
 
 
-def _take(key: str, parameter: Parameter) -> None:
+def _take(key: str, place: str, parameter: Parameter) -> None:
     """Keep what was typed, where it is a number of this kind (a callback)."""
     session = st.session_state
     try:
-        number = _read(session[f"{key}/typed"], parameter)
+        number = _read(session[f"{place}/typed"], parameter)
     except ValueError:
         return
-    session[key] = session[f"{key}/shown"] = number
-    told.tell(f"{key}/typed", _written(number))
+    session[key], session[f"{place}/shown"] = number, (key, number)
+    told.tell(f"{place}/typed", _written(number))
 
 
 def _written(number: Number) -> str:
