@@ -73,3 +73,13 @@ def test_the_edge_of_a_chart_that_scrolls_sideways_fades_until_its_end(recorded_
     chart.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
     page.wait_for_timeout(300)
     assert not chart.evaluate(_FADED)
+
+
+@pytest.mark.parametrize("document", ["own-kernel", "reliability", "internals/scaling"])
+def test_a_documents_tables_scroll_in_a_narrow_window(recorded_server, page, document):
+    """The whole page scrolled sideways."""
+    page.set_viewport_size({"width": 400, "height": 900})
+    page.goto(f"{recorded_server.address}/help?doc={document}")
+    settled(page)
+    page.locator(".stMarkdown table").first.wait_for()
+    assert page.locator(".stMain").evaluate("main => main.scrollWidth - main.clientWidth") == 0

@@ -107,6 +107,7 @@ kbd { color: inherit !important; opacity: 1 !important; }
     .stHorizontalBlock:has(> .stColumn .st-key-form) { flex-wrap: wrap; }
     .stColumn:has(.st-key-form), .stColumn:has(.st-key-result) { min-width: 100%; }
     .fs-table th, .fs-table td { padding: .28rem .42rem; }
+    [data-testid="stMarkdownContainer"] table { display: block; overflow-x: auto; }
     .st-key-filters .stColumn { min-width: calc(50% - 1rem); }
     .stColumn:has(> .stVerticalBlock > .stElementContainer > .stMetric:only-child) {
         min-width: calc(50% - 1rem); }
