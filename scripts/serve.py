@@ -4,28 +4,13 @@ address with the token that opens it."""
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import socket
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# "streamlit run" for which Ctrl-C is an end like any other. uvicorn hands the signal on when it has shut
-# down, which click calls "Aborted!" with exit status 1, and DuckDB's binding lists what is still referenced.
-STREAMLIT = """
-import atexit, os, sys
-import click
-from streamlit.web import cli
-try:
-    cli.main(standalone_mode=False)
-except (KeyboardInterrupt, click.Abort):
-    print("\\nFuseScope has stopped.", flush=True)
-    atexit._run_exitfuncs()
-    os._exit(0)
-except click.ClickException as error:
-    error.show()
-    sys.exit(error.exit_code)
-"""
 
 
 def is_free(address: str, port: int) -> bool:
@@ -78,7 +63,26 @@ def main() -> int:
     arguments = ["--server.port", str(port), "--server.address", options.address]
     arguments += [text for name in options.host for text in ("--server.allowedHosts", name)]
     arguments += ["--server.baseUrlPath", options.prefix] if options.prefix else []
-    os.execv(sys.executable, [sys.executable, "-c", STREAMLIT, "run", "app.py", *arguments])
+    return serve(arguments)
+
+
+def serve(arguments: list[str]) -> int:
+    """ "streamlit run" in this process, for which Ctrl-C is an end like any other."""
+    import click
+    from streamlit.web import cli
+
+    sys.path[0] = str(ROOT)  # not the folder of this script
+    try:
+        cli.main(["run", "app.py", *arguments], standalone_mode=False)
+    except (KeyboardInterrupt, click.Abort):
+        # uvicorn hands the signal on when it has shut down: click would say "Aborted!" with exit status 1.
+        print("\nFuseScope has stopped.", flush=True)
+        atexit._run_exitfuncs()
+        os._exit(0)  # else DuckDB's binding lists what is still referenced
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    return 0
 
 
 if __name__ == "__main__":
