@@ -31,7 +31,8 @@ def median_clock(path: Path) -> float | None:
 def history(op: str | None = None, impl: str | None = None, device_name: str | None = None) -> list[dict]:
     """Every valid time of a comparison, a row for each record: op, impl, case (JSON, keys sorted), dtype,
     device_name, run, ended (Unix seconds), commit, times ({mode: Time}), source (the hash, of a peer the
-    version of torch, None where neither is known). RunError without duckdb."""
+    version of torch, None where neither is known), busy (whether others used the device meanwhile). RunError
+    without duckdb."""
     runs = {run.id: run for kind in KINDS for run in library.runs(kind=kind, op=op, limit=1 << 30)[0]}
     table = library.records(op=op, impl=impl, device_name=device_name)
     table = table[(table["status"] == "ok") & table["run"].isin(list(runs))]
@@ -43,7 +44,7 @@ def history(op: str | None = None, impl: str | None = None, device_name: str | N
                 {k: row[k] for k in ("op", "impl", "dtype", "device_name", "run")}
                 | {"case": json.dumps(json.loads(row["case"]), sort_keys=True), "times": times}
                 | {"ended": run.ended or 0.0, "commit": run.environment.get("git_commit")}
-                | {"source": _source(row, run)}
+                | {"source": _source(row, run), "busy": isinstance(row["busy"], str)}
             )
     return rows
 

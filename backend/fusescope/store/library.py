@@ -176,7 +176,7 @@ def records(
     Columns: run, created (Unix seconds), device_name, op, impl, case (JSON text), dtype, device, status,
     reason, max_abs, max_rel, cosine, first_ms; for each of eager, eager_cold, graph, graph_cold: _ms,
     _low_ms, _high_ms, _n, _converged; speedup_of, speedup, speedup_low, speedup_high, verdict,
-    tflops_effective, tflops_executed, gbps, throttled, registers, shared, spills, occupancy, backend,
+    tflops_effective, tflops_executed, gbps, throttled, busy, registers, shared, spills, occupancy, backend,
     source_hash.
     """
     if run is not None:

@@ -11,7 +11,7 @@ from fusescope.analysis.compare import regressions
 from fusescope.analysis.compare.regressions import Series
 from fusescope.charts import captions
 from fusescope.charts.bench import history
-from fusescope.charts.colours import kind, short
+from fusescope.charts.colours import short
 from fusescope.store import compare
 from pages._ui.app import run_data, url
 from pages._ui.forms import fields
@@ -28,12 +28,8 @@ def draw(state: url.State) -> None:
     found = _series(None if op == _ANY else op, run_data.state())
     alarms = regressions.alarms(found)
     st.markdown(f"**{md(history.alarm_sentence(found, alarms))}**")
-    followed = [one for one in found if len(one.points) > 1 and kind(one.impl) != "peer"]
-    names = {name(one): one for one in [*(a.series for a in alarms), *followed]}
+    names = {name(one): one for one in [*(a.series for a in alarms), *regressions.followed(found)]}
     if not names:
-        st.caption(
-            "An implementation of ours or yours that was measured in two runs on one case appears here."
-        )
         return
     chosen = names[fields.pick(state, "series", "implementation and case", list(names), box=right)]
     edits = _edits(chosen)
@@ -43,10 +39,13 @@ def draw(state: url.State) -> None:
     elements.chart(history.steps(edits, chosen.impl, subtitle, style.theme()), f"history-{chosen.impl}")
     if alarms:
         elements.table(history.alarm_table(alarms), "regressions")
+    if undecided := regressions.undecided(found):
+        elements.table(history.undecided_table(undecided), "undecided")
     elements.note(
         "An alarm compares the newest run with the fastest earlier one: all of the 95 % interval of the "
         f"ratio must lie beyond {100 * regressions.THRESHOLD:g} %. The cause is the code where the source "
-        "changed and what did not change is as fast as before."
+        "changed and what did not change is as fast as before. Sampling that did not converge and a busy "
+        "machine raise none."
     )
 
 

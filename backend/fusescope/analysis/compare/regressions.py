@@ -1,14 +1,14 @@
-"""What got slower from run to run: the newest time of each implementation and case against its best earlier
-one, as asv does it over commits."""
+"""What got slower from run to run: the newest time of each implementation of ours or the user's and case
+against its best earlier one, as asv does it over commits."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from fusescope.analysis.compare.ratios import ratio
-from fusescope.core import same_code
+from fusescope.core import naming, same_code
 from fusescope.core.records import HEADLINE, Speedup, Time
 
 THRESHOLD = 0.05
@@ -18,13 +18,14 @@ THRESHOLD = 0.05
 @dataclass(frozen=True)
 class Point:
     """One run's time. commit: of the project when it ran; source: hash of the kernel's, of a peer the version
-    of torch; None where unknown."""
+    of torch; None where unknown. busy: whether others used the device meanwhile."""
 
     run: str
     ended: float
     commit: str | None
     time: Time
     source: str | None
+    busy: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,25 @@ class Series:
 
     @property
     def best(self) -> Point:
-        """The fastest before the newest, of those that converged where one did."""
-        return min(self.points[:-1], key=lambda p: (not p.time.converged, p.time.median))
+        """The fastest before the newest, of those that converged on a device of their own where one did."""
+        return min(self.points[:-1], key=lambda p: (p.busy or not p.time.converged, p.time.median))
 
     @property
     def last(self) -> Point:
         return self.points[-1]
+
+
+@dataclass(frozen=True)
+class Change:
+    """The newest time of a series against the best earlier one. ratio: best over newest, None where a time is
+    not positive. open: why that is no verdict on a slow-down, "" where it is one."""
+
+    ratio: Speedup | None
+    open: str = ""
+
+    @property
+    def slower(self) -> bool:
+        return self.ratio is not None and self.ratio.verdict == "slower" and not self.open
 
 
 @dataclass(frozen=True)
@@ -80,7 +94,7 @@ def series(rows: Iterable[dict]) -> list[Series]:
         newest = list(by_run.values())[-1]
         mode = next(m for m in HEADLINE if m in newest["times"])
         points = [
-            Point(r["run"], r["ended"], r["commit"], r["times"][mode], r["source"])
+            Point(r["run"], r["ended"], r["commit"], r["times"][mode], r["source"], r["busy"])
             for r in by_run.values()
             if mode in r["times"]
         ]
@@ -88,32 +102,47 @@ def series(rows: Iterable[dict]) -> list[Series]:
     return made
 
 
+def followed(found: Iterable[Series]) -> list[Series]:
+    """The series that are judged: of our implementations and the user's, with an earlier run. A peer changes
+    with torch and the machine; it says what these did (``Alarm.control``)."""
+    return [one for one in found if len(one.points) > 1 and naming.kind(one.impl) != "peer"]
+
+
+def change(one: Series, threshold: float = THRESHOLD) -> Change:
+    """Whether a series with an earlier run is slower by more than ``threshold`` with all of the interval. It
+    stays open where the interval leaves both open, where a time is not known well enough for the difference,
+    and where others used the device."""
+    found = ratio(one.best.time, one.last.time, one.mode, threshold)
+    if found is None:
+        return Change(None, "a time is not positive")
+    if found.verdict in ("same", "faster"):
+        return Change(found)
+    if busy := _runs(one, lambda point: point.busy):
+        return Change(found, f"the machine was busy in {busy}")
+    if not found.converged:
+        loose = _runs(one, lambda point: not point.time.converged)
+        return Change(found, f"sampling did not converge in {loose or 'both runs'}")
+    noisy = found.verdict == "inconclusive" and found.low < 1 - threshold
+    return Change(found, "the interval is too wide" if noisy else "")
+
+
 def alarms(found: Sequence[Series], threshold: float = THRESHOLD) -> list[Alarm]:
-    """The series whose newest time is slower than the best earlier one by more than ``threshold`` with all of
-    the interval, the largest slow-down first."""
-    raised = []
-    for one in found:
-        if len(one.points) < 2:
-            continue
-        change = ratio(one.best.time, one.last.time, one.mode, threshold)
-        if change and change.verdict == "slower":
-            raised.append(Alarm(one, change, _edited(one), _control(one, found)))
+    """The series that are slower than they were (``change``), the largest slow-down first."""
+    judged = [(one, change(one, threshold)) for one in followed(found)]
+    raised = [Alarm(one, c.ratio, _edited(one), _control(one, found)) for one, c in judged if c.slower]
     return sorted(raised, key=lambda a: a.ratio.median)
 
 
-def followed(found: Sequence[Series]) -> int:
-    """How many series have an earlier run to be compared with."""
-    return sum(len(one.points) > 1 for one in found)
+def undecided(found: Iterable[Series], threshold: float = THRESHOLD) -> list[tuple[Series, Change]]:
+    """The series that may be slower than they were or not, with the reason."""
+    judged = [(one, change(one, threshold)) for one in followed(found)]
+    return [(one, c) for one, c in judged if c.open]
 
 
-def undecided(found: Sequence[Series], threshold: float = THRESHOLD) -> int:
-    """How many series with an earlier run are too noisy to tell: the interval leaves both open, that the
-    newest is slower by more than ``threshold`` and that it is not, or a time did not converge."""
-    changes = [ratio(s.best.time, s.last.time, s.mode, threshold) for s in found if len(s.points) > 1]
-    return sum(
-        c is None or (c.verdict == "inconclusive" and not (c.converged and c.low >= 1 - threshold))
-        for c in changes
-    )
+def _runs(one: Series, holds: Callable[[Point], bool]) -> str:
+    """In which of the two runs something holds: "both runs", "the newest run", "the earlier run" or ""."""
+    before, now = holds(one.best), holds(one.last)
+    return "both runs" if before and now else "the newest run" if now else "the earlier run" * before
 
 
 def _edited(one: Series) -> bool | None:

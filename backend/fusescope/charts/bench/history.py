@@ -12,11 +12,11 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from fusescope.analysis.compare import regressions
-from fusescope.analysis.compare.regressions import Alarm, Series
+from fusescope.analysis.compare.regressions import Alarm, Change, Point, Series
 from fusescope.charts import axes, captions, numbers, template, verdicts
 from fusescope.charts.colours import colour, short
 from fusescope.core import same_code
-from fusescope.core.records import Record, Run, Time
+from fusescope.core.records import Record, Run
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,12 @@ class Edit:
     @property
     def when(self) -> float:
         return self.run.ended or 0.0
+
+    @property
+    def point(self) -> Point:
+        commit, found = self.run.environment.get("git_commit"), self.record.conditions
+        busy = bool(found and found.busy)
+        return Point(self.run.id, self.when, commit, self.record.time, self.record.source_hash, busy)
 
 
 def order(edits: list[Edit]) -> list[Edit]:
@@ -81,7 +87,7 @@ def steps(edits: list[Edit], impl: str, subtitle: str = "", theme: str = "light"
             )
     if len(rows) > 1:
         axes.note(
-            fig, _change(times), x[-1], times[-1].median * factor, xanchor="left", xshift=10, align="left"
+            fig, _change(rows), x[-1], times[-1].median * factor, xanchor="left", xshift=10, align="left"
         )
     step = max(1, -(-len(rows) // 7))
     fig.update_xaxes(
@@ -97,15 +103,17 @@ def steps(edits: list[Edit], impl: str, subtitle: str = "", theme: str = "light"
     return fig
 
 
-def _change(times: list[Time]) -> str:
+def _change(rows: Sequence[Edit]) -> str:
     """The last time over the first, and over the best where that raises an alarm."""
-    first, last = times[0].median, times[-1].median
-    text = numbers.ratio(first / last) if last <= first else f"{numbers.ratio(last / first)} slower"
-    best = min(times[:-1], key=lambda t: t.median)
-    change = regressions.ratio(best, times[-1], "graph", regressions.THRESHOLD)
-    if change and change.verdict == "slower":
-        return f"<b>▼ {numbers.ratio(1 / change.median)} slower</b><br>than the best"
-    return f"<b>{text}</b><br>than the first" if last > first else f"<b>{text}</b><br>over the first"
+    first, last = rows[0].record, rows[-1].record
+    key = last.op, last.impl, last.case_key, last.dtype, rows[-1].run.device_name
+    found = regressions.change(Series(*key, last.main, tuple(e.point for e in rows)))
+    if found.slower:
+        return f"<b>▼ {numbers.ratio(1 / found.ratio.median)} slower</b><br>than the best"
+    gain = first.time.median / last.time.median
+    text = numbers.ratio(gain) if gain >= 1 else f"{numbers.ratio(1 / gain)} slower"
+    than = f"<br>{'over' if gain >= 1 else 'than'} the first"
+    return f"{text}{than}<br>(undecided)" if found.open else f"<b>{text}</b>{than}"
 
 
 def _tick(edit: Edit) -> str:
@@ -117,16 +125,19 @@ def _tick(edit: Edit) -> str:
 def alarm_sentence(
     found: Sequence[Series], alarms: Sequence[Alarm], threshold: float = regressions.THRESHOLD
 ) -> str:
-    """How many implementations and cases are slower than they were, and the worst."""
-    followed, limit = regressions.followed(found), f"{100 * threshold:g} %"
+    """How many implementations and cases are slower than they were, and the worst; how many are undecided,
+    and why where it is one."""
+    followed, limit = len(regressions.followed(found)), f"{100 * threshold:g} %"
     if not followed:
-        return "Nothing was measured twice on one case yet."
-    unclear = regressions.undecided(found, threshold)
-    if not alarms and unclear:
+        return "No implementation of ours or yours was measured twice on one case yet."
+    undecided = regressions.undecided(found, threshold)
+    if not alarms and len(undecided) == 1:
+        ((one, why),) = undecided
         return (
-            f"No regression found; {unclear:,} of {followed:,} comparisons are too noisy to tell a slow-down "
-            f"of {limit}."
+            f"No regression found; 1 of {followed:,} comparisons is undecided: {short(one.impl)}, {why.open}."
         )
+    if not alarms and undecided:
+        return f"No regression found; {len(undecided):,} of {followed:,} comparisons are undecided."
     if not alarms:
         return f"No regression: none of {followed:,} implementations and cases is more than {limit} slower."
     worst = alarms[0]
@@ -141,22 +152,32 @@ def alarm_sentence(
 
 def alarm_table(alarms: Sequence[Alarm]) -> pd.DataFrame:
     """A line per alarm: what, how much, the cause, the best and the newest run with their commits."""
-    unit, factor = numbers.time_unit(p.time.median for a in alarms for p in (a.series.best, a.series.last))
+    told = [{"slower (×)": 1 / a.ratio.median, "cause": a.cause} for a in alarms]
+    return _table([a.series for a in alarms], told)
+
+
+def undecided_table(undecided: Sequence[tuple[Series, Change]]) -> pd.DataFrame:
+    """A line per comparison without a verdict: what, why, the best and the newest run with their commits."""
+    return _table([one for one, _ in undecided], [{"undecided because": why.open} for _, why in undecided])
+
+
+def _table(found: Sequence[Series], told: Sequence[dict]) -> pd.DataFrame:
+    """Series with their best and newest run, and what is told of each."""
+    unit, factor = numbers.time_unit(p.time.median for one in found for p in (one.best, one.last))
     return pd.DataFrame(
         {
-            "implementation": short(a.series.impl),
-            "operator": a.series.op,
-            "case": captions.case_of(json.loads(a.series.case)),
-            "slower (×)": 1 / a.ratio.median,
-            "cause": a.cause,
-            f"best ({unit})": a.series.best.time.median * factor,
-            f"now ({unit})": a.series.last.time.median * factor,
-            "best at": f"{captions.date(a.series.best.ended)}, {(a.series.best.commit or 'unknown')[:8]}",
-            "now at": f"{captions.date(a.series.last.ended)}, {(a.series.last.commit or 'unknown')[:8]}",
-            "dtype": a.series.dtype,
-            "device": a.series.device_name,
+            "implementation": short(one.impl),
+            "operator": one.op,
+            "case": captions.case_of(json.loads(one.case)),
+            **more,
+            f"best ({unit})": one.best.time.median * factor,
+            f"now ({unit})": one.last.time.median * factor,
+            "best at": f"{captions.date(one.best.ended)}, {(one.best.commit or 'unknown')[:8]}",
+            "now at": f"{captions.date(one.last.ended)}, {(one.last.commit or 'unknown')[:8]}",
+            "dtype": one.dtype,
+            "device": one.device_name,
         }
-        for a in alarms
+        for one, more in zip(found, told, strict=True)
     )
 
 

@@ -8,6 +8,7 @@ import json
 from fusescope.analysis.compare import regressions
 from fusescope.cli.numbers import percent
 from fusescope.cli.output import table
+from fusescope.core import naming
 
 HELP = "what is slower now than in its best earlier run; exit code 1 where anything is"
 
@@ -30,6 +31,8 @@ def run(args, out) -> int:
     from fusescope.store import compare
 
     rows = compare.history(args.op, args.impl, args.device_name)
+    if args.impl and naming.kind(args.impl) == "peer":
+        raise ValueError(f"{args.impl!r} is a peer: only our implementations and yours are followed")
     if not rows:
         _check_known(args, compare.history())
     found = regressions.series(rows)
@@ -40,11 +43,12 @@ def run(args, out) -> int:
         data = history.alarm_table(alarms)
         rows = [[f"{v:.3g}" if isinstance(v, float) else str(v) for v in row] for row in data.to_numpy()]
         text += "\n\n" + table(list(data.columns), rows)
+    undecided = regressions.undecided(found, threshold)
     out.answer(
         {
             "threshold": threshold,
-            "followed": regressions.followed(found),
-            "undecided": regressions.undecided(found, threshold),
+            "followed": len(regressions.followed(found)),
+            "undecided": [_named(one) | {"because": why.open} for one, why in undecided],
             "alarms": [_json(a) for a in alarms],
         },
         text,
@@ -62,7 +66,17 @@ def _check_known(args, rows: list[dict]) -> None:
 
 
 def _json(alarm: regressions.Alarm) -> dict:
-    one = alarm.series
+    return _named(alarm.series) | {
+        "ratio": alarm.ratio.median,
+        "low": alarm.ratio.low,
+        "high": alarm.ratio.high,
+        "cause": alarm.cause,
+        "best": _point(alarm.series.best),
+        "now": _point(alarm.series.last),
+    }
+
+
+def _named(one: regressions.Series) -> dict:
     return {
         "op": one.op,
         "impl": one.impl,
@@ -70,12 +84,6 @@ def _json(alarm: regressions.Alarm) -> dict:
         "dtype": one.dtype,
         "device_name": one.device_name,
         "mode": one.mode,
-        "ratio": alarm.ratio.median,
-        "low": alarm.ratio.low,
-        "high": alarm.ratio.high,
-        "cause": alarm.cause,
-        "best": _point(one.best),
-        "now": _point(one.last),
     }
 
 

@@ -22,6 +22,7 @@ LINE = {  # a line of results.jsonl: the schema is given, so that no odd line ca
     "tflops": "STRUCT(effective DOUBLE, executed DOUBLE)",
     "gbps": "DOUBLE",
     "throttled": "BOOLEAN",
+    "conditions": "STRUCT(busy VARCHAR)",
     "resources": "STRUCT(registers BIGINT, shared BIGINT, spills BIGINT, occupancy DOUBLE)",
     **dict.fromkeys(("backend", "source_hash"), "VARCHAR"),
 }
@@ -57,6 +58,7 @@ _FLAT = ", ".join(
         f"{LOW} AS speedup_low, {HIGH} AS speedup_high",
         f"{VERDICT} AS verdict",
         "tflops.effective AS tflops_effective, tflops.executed AS tflops_executed, gbps, throttled",
+        "conditions.busy",
         "resources.registers, resources.shared, resources.spills, resources.occupancy, backend, source_hash",
     )
 )

@@ -15,7 +15,7 @@ from fusescope.core.errors import RunError
 from fusescope.core.machine import locks, runtime
 from fusescope.store.bounded import plain
 
-VERSION = 5  # another schema, or other words of a run: another folder
+VERSION = 6  # another schema, or other words of a run: another folder
 _PATIENCE_S = 20.0  # for a process that brings the index up to date; one that was stopped never ends
 
 
