@@ -10,7 +10,7 @@ from fusescope.charts import numbers, verdicts
 from fusescope.charts.bench.speedup import STATUS_WORDS, value_of, verdict
 from fusescope.charts.colours import kind, short
 from fusescope.charts.findings import several
-from fusescope.charts.findings.brief import difference
+from fusescope.charts.findings.brief import difference, difference_interval
 from fusescope.charts.verdicts import compared_time
 from fusescope.core.records import Record
 
@@ -43,8 +43,8 @@ def result(records: list[Record], baseline: str, measured: list[Record] | None =
 
 
 def own_result(record: Record, records: Iterable[Record], baseline: str) -> str:
-    """A user's implementation of one case: "mine is correct (worst error 8.1e-09, as eager) and 2.5 % slower:
-    72.0 µs against 70.0 µs [1.02, 1.03]." """
+    """A user's implementation of one case: "mine is correct (worst error 8.1e-09, as eager) and 2.5 % slower
+    [2.0 %, 3.1 %]: 72.0 µs against 70.0 µs of eager." """
     name, base = short(record.impl), next((r for r in records if r.impl == baseline), None)
     if record.status == "wrong":
         return f"{name} is wrong and was not timed: {record.reason}."
@@ -55,13 +55,15 @@ def own_result(record: Record, records: Iterable[Record], baseline: str) -> str:
     if record is base or s is None or base is None or base.status != "ok":
         return f"{text}: {took}."
     word, against = verdict(record, baseline), numbers.time(base.time_of(s.of).median)
-    told = f"{took} against {against} of {short(baseline)}{verdicts.evidence(record, word)}"
+    told, decided = f"{took} against {against} of {short(baseline)}", verdicts.decided(word)
+    doubt = verdicts.unsteady(s if decided else None, record, base)  # else the evidence says so
+    if decided:
+        ends = difference_interval(s.median, word, s.low, s.high)
+        return f"{text} and {difference(s.median, word)}{f' {ends}' * bool(ends)}{doubt}: {told}."
+    told += f", {numbers.ratio(s.median)}{verdicts.evidence(record, word)}"
     if word.startswith(verdicts.INCONCLUSIVE):
-        told = f"{took} against {against} of {short(baseline)}, {numbers.ratio(s.median)}"
-        return f"{text}; whether it is faster is {word}: {told}{verdicts.evidence(record, word)}."
-    if not verdicts.decided(word):
-        return f"{text}; its time is {word}: {told}."
-    return f"{text} and {difference(s.median, word)}: {told}."
+        return f"{text}; whether it is faster is {word}{doubt}: {told}."
+    return f"{text}; its time is {word}{doubt}: {told}."
 
 
 def _error(record: Record, base: Record | None, baseline: str) -> str:
@@ -116,10 +118,10 @@ def against(
         else:
             text += ", is the fastest"
     elif known:
-        value, word, ends = _over(first, known, baseline)
+        value, word, ends, doubt = _over(first, known, baseline)
         other = f"{short(reference)} ({numbers.time(compared_time(known).median)})"
         if word == "faster":
-            text += f": {numbers.ratio(value)}{ends} {other}"
+            text += f": {numbers.ratio(value)}{ends} {other}{doubt}"
         elif word.startswith("same"):
             text += f": {word} as {other}"
         else:
@@ -144,9 +146,9 @@ def against(
 def _peer(first: Record, peer: Record, baseline: str, took: str) -> str:
     """ "2.68× [2.66, 2.70] the fastest peer, flex_flash (305 µs)"; "fastest peer sdpa, 264 µs: inconclusive"
     where the first one is not proven to lead it."""
-    value, word, ends = _over(first, peer, baseline)
+    value, word, ends, doubt = _over(first, peer, baseline)
     if word == "faster":
-        return f"{numbers.ratio(value)}{ends} the {_PEER}, {short(peer.impl)} ({took})"
+        return f"{numbers.ratio(value)}{ends} the {_PEER}, {short(peer.impl)} ({took}){doubt}"
     return f"{_PEER} {short(peer.impl)}, {took}" + ("" if word == "not compared" else f": {word}")
 
 
@@ -161,8 +163,9 @@ def _quantised(record: Record) -> bool:
     return bool((record.extra or {}).get("quantised"))
 
 
-def _over(record: Record, other: Record, baseline: str) -> tuple[float, str, str]:
-    """(speed-up over another record of the case, its verdict, its interval as " [2.25, 2.29]" or "")."""
+def _over(record: Record, other: Record, baseline: str) -> tuple[float, str, str, str]:
+    """(speed-up over another record of the case, its verdict, its interval as " [2.25, 2.29]" or "", and what
+    is unsteady about it)."""
     if other.impl == baseline and record.speedup:
         found, word = record.speedup, verdict(record, baseline)
     else:
@@ -170,7 +173,7 @@ def _over(record: Record, other: Record, baseline: str) -> tuple[float, str, str
         word = found.words if found else "not compared"
     value = found.median if found else compared_time(other).median / compared_time(record).median
     ends = verdicts.interval(word, found.low, found.high) if found else ""
-    return value, word, f" {ends}" if ends else ""
+    return value, word, f" {ends}" if ends else "", verdicts.unsteady(found, record, other)
 
 
 def _of_one(records: list[Record], baseline: str, tops: list[Record]) -> str:
@@ -179,10 +182,12 @@ def _of_one(records: list[Record], baseline: str, tops: list[Record]) -> str:
     if not rows:
         return "No implementation has a valid time."
     first, others = rows[0], rows[1:]
+    base = next((r for r in rows if r.impl == baseline), None)
+    doubt = lambda record: verdicts.unsteady(record.speedup, record, base)  # noqa: E731
     sure = proven(rows, baseline)
     if sure and sure is not first and first.impl != baseline:  # the lowest time may be noise
         text = f"{short(sure.impl)} is correct and proven faster: {_ratio(sure, baseline)} {short(baseline)}"
-        text += f" {verdicts.interval('faster', sure.speedup.low, sure.speedup.high)}"
+        text += f" {verdicts.interval('faster', sure.speedup.low, sure.speedup.high)}{doubt(sure)}"
         text += f", {numbers.time(compared_time(sure).median)}; {short(first.impl)} has a lower time, "
         return f"{text}{numbers.time(compared_time(first).median)}, but is {verdict(first, baseline)}."
     name, took, word = short(first.impl), numbers.time(compared_time(first).median), verdict(first, baseline)
@@ -194,14 +199,14 @@ def _of_one(records: list[Record], baseline: str, tops: list[Record]) -> str:
         text = f"{name}, the baseline, {is_best}: {took}"
     elif word == "faster":
         text = f"{name} {is_best}: {_ratio(first, baseline)} {short(baseline)}"
-        text += f" {verdicts.interval(word, first.speedup.low, first.speedup.high)}, {took}"
+        text += f" {verdicts.interval(word, first.speedup.low, first.speedup.high)}{doubt(first)}, {took}"
     elif first.speedup:
         text = f"{_right(records)}; none is proven faster than {short(baseline)}: "
         text += f"{name} is first with {took}, {word}"
         text += verdicts.evidence(first, word)
     else:
         text = f"{name} has the lowest time, {took}; {short(baseline)} has none to compare with"
-    return f"{text}{_next(first, others, baseline, tied)}."
+    return f"{text}{_next(first, others, base, tied, baseline)}."
 
 
 def _right(records: list[Record]) -> str:
@@ -216,11 +221,25 @@ def noisy(records: Iterable[Record], baseline: str) -> bool:
     second, differs from the baseline: the order is then no result."""
     groups = several.cases(records)
     rows = ranked(groups[0]) if len(groups) == 1 else []
-    judged = rows[1:2] if rows and rows[0].impl == baseline else rows[:1]
-    return any(verdict(r, baseline).startswith(verdicts.INCONCLUSIVE) for r in judged)
+    return any(verdict(r, baseline).startswith(verdicts.INCONCLUSIVE) for r in _judged(rows, baseline))
 
 
-def _next(first: Record, others: list[Record], baseline: str, tied: set[str]) -> str:
+def firm(records: Iterable[Record], baseline: str) -> bool:
+    """Whether the sentence may stand out: unless, of one case, the order is no result or rests on sampling
+    that did not converge."""
+    groups = several.cases(records)
+    judged = _judged(ranked(groups[0]), baseline) if len(groups) == 1 else []
+    return not any(
+        verdict(r, baseline).startswith(verdicts.INCONCLUSIVE) or (r.speedup and not r.speedup.converged)
+        for r in judged
+    )
+
+
+def _judged(rows: list[Record], baseline: str) -> list[Record]:
+    return rows[1:2] if rows and rows[0].impl == baseline else rows[:1]
+
+
+def _next(first: Record, others: list[Record], base: Record | None, tied: set[str], baseline: str) -> str:
     """The second; where it may be as fast as the first with its time, the order of the two: its ratio to the
     baseline, of pairs of samples, may be the larger one."""
     if not others or verdict(first, baseline).startswith(verdicts.INCONCLUSIVE):
@@ -229,8 +248,13 @@ def _next(first: Record, others: list[Record], baseline: str, tied: set[str]) ->
     name, took = short(second.impl), numbers.time(compared_time(second).median)
     if first.impl != baseline and {first.impl, second.impl} <= tied:
         return f"; {name}{', the baseline,' * (second.impl == baseline)} may be as fast, {took}"
-    ratio = "(the baseline)" if second.impl == baseline else _ratio(second, baseline)
-    return f"; next {name}, {took}" if ratio is None else f"; next {name} {ratio}"
+    if second is base:
+        return f"; next {name} (the baseline)"
+    ratio = _ratio(second, baseline)
+    if ratio is None:
+        return f"; next {name}, {took}"
+    decided = verdicts.decided(verdict(second, baseline))
+    return f"; next {name} {ratio}{verdicts.unsteady(second.speedup, second, base) * decided}"
 
 
 def _ratio(record: Record, baseline: str) -> str | None:

@@ -154,12 +154,14 @@ def ran_as(record: Record) -> str | None:
 
 
 def note(record: Record, baseline: str) -> str:
-    """Why a record has no time; else what marks it, and why its interval is left wider than others are."""
+    """Why a record has no time; else what marks it, why its interval is left wider than others are, and
+    whether its warm time is above its cold one."""
     if record.reason:
         return record.reason
     loose = "did not converge" if record.time and not record.time.converged else ""
     wide = verdicts.widened(record) if record.impl != baseline else ""
-    return ", ".join(text for text in (wide or loose, *marks(record)) if text)
+    told = wide or loose, verdicts.warm_above_cold(record), *marks(record)
+    return ", ".join(text for text in told if text)
 
 
 def varying(records: list[Record]) -> list[str]:

@@ -7,7 +7,7 @@ import math
 from fusescope.analysis.compare.leaders import compared_time
 from fusescope.analysis.statistics import enough
 from fusescope.charts import numbers
-from fusescope.core.records import BenchSpec, Record, Time
+from fusescope.core.records import BenchSpec, Record, Speedup, Time, short
 from fusescope.core.verdict import LEFT_OPEN, of_interval
 
 INCONCLUSIVE = "inconclusive"
@@ -46,6 +46,35 @@ def because(record: Record) -> str:
     if s.low <= 1 <= s.high:
         return f": {count} includes 1"
     return f": {count} ends in the band of {100 * s.same_within:.3g} % around 1"
+
+
+def unsteady(found: Speedup | None, record: Record, base: Record | None) -> str:
+    """What a ratio of two records rests on where sampling did not converge, in parentheses: " (its time did
+    not converge)", " (the time of eager did not converge)", " (neither time converged)"; and that the warm
+    time is above the cold one. "" where neither is so."""
+    told = []
+    if found and not found.converged:
+        times = [one.time_of(found.of) if one else None for one in (record, base)]
+        own, other = (time is not None and not time.converged for time in times)
+        if own and other:
+            told.append("neither time converged")
+        elif own or other:
+            whose = "its time" if own else f"the time of {short(base.impl)}"
+            told.append(f"{whose} did not converge")
+        else:
+            told.append("sampling did not converge")
+    told += [text] if (text := warm_above_cold(record)) else []
+    return f" ({'; '.join(told)})" if told else ""
+
+
+def warm_above_cold(record: Record) -> str:
+    """ "its warm time is above its cold one, 3.54 ms", of which one was disturbed; "" where it is not, by
+    more than the factor that sampling leaves open at most."""
+    for warm, cold in (("graph", "graph_cold"), ("eager", "eager_cold")):
+        pair = record.time_of(warm), record.time_of(cold)
+        if all(pair) and pair[0].median > LEFT_OPEN * pair[1].median:
+            return f"its warm time is above its cold one, {numbers.time(pair[1].median)}"
+    return ""
 
 
 def evidence(record: Record, word: str) -> str:

@@ -192,7 +192,7 @@ def headline(look: views.Look, box=None) -> None:
     text = md(sentences.result(look.rows, look.baseline, _measured(look)))
     costs = [] if look.one_case else options.costs(look.rows)
     with box.container() if box else contextlib.nullcontext():
-        st.markdown(text if sentences.noisy(look.rows, look.baseline) else f"**{text}**")
+        st.markdown(f"**{text}**" if sentences.firm(look.rows, look.baseline) else text)
         if costs:
             st.caption(md(of_options.sentence(costs)))
     with st.container(horizontal=True, gap="small"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fusescope.analysis.compare.leaders import ranked
-from fusescope.charts import numbers
+from fusescope.charts import numbers, verdicts
 from fusescope.charts.bench.speedup import value_of, verdict
 from fusescope.charts.colours import kind, short
 from fusescope.charts.findings import several
@@ -29,6 +29,16 @@ def difference(value: float, word: str) -> str:
     """ "2.5 % slower" of a small difference, "3.10× faster" of a large one."""
     value = 1 / value if word == "slower" else value
     return f"{100 * (value - 1):.2g} % {word}" if value < 1.5 else f"{numbers.ratio(value)} {word}"
+
+
+def difference_interval(value: float, word: str, low: float, high: float) -> str:
+    """The interval of a ratio in the unit of its ``difference``: "[2.0 %, 3.1 %]", "[2.90, 3.10]"; ""
+    where it is unknown."""
+    ends = verdicts.interval(word, low, high)
+    if not ends or max(value, 1 / value) >= 1.5:
+        return ends
+    low, high = (100 * (end - 1) for end in ((1 / high, 1 / low) if word == "slower" else (low, high)))
+    return f"[{low:.2g} %, {high:{'.2g' if high < 100 else '.0f'}} %]"
 
 
 def _of_one(rows: Sequence[Record], baseline: str) -> str:
