@@ -38,6 +38,13 @@ def said(elements) -> str:
     return "\n".join(str(e.value).replace("\\", "").replace("**", "") for e in elements)
 
 
+def everything(at: AppTest) -> str:
+    """All that is drawn as HTML or Markdown, as sent: what is escaped is harmless."""
+    return "".join(e.value for e in (*at.markdown, *at.caption)) + "".join(
+        e.proto.body for e in at.get("html")
+    )
+
+
 def widget(elements, label: str):
     """The one with this label."""
     return next(e for e in elements if e.label == label)

@@ -98,6 +98,18 @@ def trace(home: Path, run_id: str, spec: dict | None = None, kind: str = "trace"
     return path
 
 
+def streams(home: Path, run_id: str) -> Path:
+    """A trace of another tool, without launches and grids: of 400 µs, streams 7, 13 and 20 are busy for 260,
+    250 and 190, kernels of two run at once for 110, the copy beside kernels all the time."""
+    path = _folder(home, run_id, "import", {"file": "foreign.json"})
+    spans = [(7, 0, 100), (7, 100, 200), (7, 340, 400), (13, 100, 200), (13, 200, 340), (13, 390, 400)]
+    found = [x("kernel", "gemm", b, e - b, {"device": 0, "stream": stream}) for stream, b, e in spans]
+    found.append(x("gpu_memcpy", "Memcpy HtoD", 200, 190, {"device": 0, "stream": 20, "bytes": 4096}))
+    file = made_up.trace(path / "artifacts" / "trace.json", found)
+    importer.load(file, lambda name: path / "artifacts" / name)
+    return path
+
+
 def telemetry(path: Path) -> None:
     """Ten samples of a GPU, throttled in the middle."""
     now = 1790857026000000000 + np.arange(10, dtype=np.int64) * 50_000_000

@@ -5,7 +5,7 @@ import json
 
 import profiles_on_disk as disk
 import pytest
-from drawn_page import calm, figures, query, said, tables
+from drawn_page import calm, everything, figures, query, said, tables
 from profiles_on_disk import NCU, OTHER, TRACE
 
 from fusescope.analysis.profile.diff import Difference
@@ -20,13 +20,6 @@ from pages._ui.profiler.views import choice
 @pytest.fixture
 def there(profiles):
     return disk.three(profiles)
-
-
-def everything(at) -> str:
-    """All that is drawn as HTML or Markdown, as sent: what is escaped is harmless."""
-    return "".join(e.value for e in (*at.markdown, *at.caption)) + "".join(
-        e.proto.body for e in at.get("html")
-    )
 
 
 @pytest.mark.slow

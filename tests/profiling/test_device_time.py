@@ -12,9 +12,10 @@ NCCL = "ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevKernelArgsStorage<4096ul>
 
 
 def made(rows, gaps=()):
-    """rows: (begin, end, step, name, copy)."""
+    """rows: (begin, end, step, name, copy), and the stream where there are several."""
     names = sorted({r[3] for r in rows})
-    columns = np.array([(b, e, 0, s, names.index(n)) for b, e, s, n, _ in rows], np.int64).T
+    rows = [(*row, 7)[:6] for row in rows]
+    columns = np.array([(b, e, 0, line, s, names.index(n)) for b, e, s, n, _, line in rows], np.int64).T
     told, copy = np.zeros(len(rows), bool), np.array([r[4] for r in rows], bool)
     of = Activities(*columns, copy, told, names)
     length, step = (np.array([g[i] for g in gaps], np.int64) for i in (0, 1))
@@ -100,3 +101,38 @@ def test_a_bar_names_communication_where_there_is_some():
     assert [bar.name for bar in with_it.data] == ["compute alone", "communication alone"]
     assert [bar.name for bar in steps.bars([{"step": 1, "compute_ns": 5}]).data] == ["kernels"]
     assert [bar.name for bar in steps.bars([{"step": 1, "dur_ns": 5}]).data] == ["host time"]
+
+
+def three_streams():
+    """A trace of another tool: no launches, grids or registers. Of 400 µs, streams 7, 13 and 20 are busy for
+    260, 250 and 190; kernels of two run at once for 160."""
+    args = lambda stream: {"device": 0, "stream": stream}  # noqa: E731
+    spans = [(7, 0, 100, "gemm"), (7, 100, 200, "gemm"), (7, 340, 400, "gemm")]
+    spans += [(13, 60, 160, "softmax"), (13, 250, 400, "softmax")]
+    events = [x("kernel", name, b, e - b, args(stream)) for stream, b, e, name in spans]
+    events.append(x("gpu_memcpy", "Memcpy HtoD", 190, 150, args(20)))
+    events.append(x("gpu_memset", "Memset", 350, 40, args(20)))
+    return events
+
+
+def test_streams_are_busy_by_their_union_and_what_runs_at_once_is_told(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    _, rows = load(trace(tmp_path / "t.json", three_streams()), run / "artifacts")
+    (one,) = read(timeline.device_activities(run)).concurrency
+    assert [(s.number, s.busy_ns, s.events) for s in one.streams] == [
+        (7, 260_000, 3),
+        (13, 250_000, 2),
+        (20, 190_000, 2),
+    ]
+    assert one.span_ns == 400_000 and one.kernels_ns == 160_000
+    assert one.copies_ns == 10_000 + 90_000 + 40_000, "190 to 200, 250 to 340, 350 to 390"
+    gemm = next(r for r in rows["kernel_summary"] if r["name"] == "gemm")
+    assert gemm["calls"] == 3 and gemm["launches"] is None, "its launch configurations are not in the file"
+
+
+def test_one_stream_a_device_is_no_concurrency():
+    assert made([(0, 10, 1, "a", False), (5, 20, 1, "b", False)]).concurrency == ()
+    one, two = (0, 10, 1, "a", False, 7), (5, 20, 1, "b", False, 8)
+    (found,) = made([one, two, (6, 9, 1, "a", False, 7)]).concurrency
+    assert (found.kernels_ns, [s.busy_ns for s in found.streams]) == (5, [15, 10])

@@ -245,13 +245,13 @@ def device_activities(run: Path) -> tuple[dict, dict] | None:
         return None
     parts, known = [], []
     for name in ("kernels", "copies"):
-        wanted = ["ts_ns", "dur_ns", "device", "step", "name", "collective"]
+        wanted = ["ts_ns", "dur_ns", "device", "stream", "step", "name", "collective"]
         there = [c for c in wanted if c in profile.columns(run, name)]
         if not {*wanted[:-1]} <= {*there}:  # of a file from elsewhere
             return None
         table = profile.arrow(run, name, there)
         places, texts = _places(table["name"])
-        found = {c: _integers(table[c]) for c in ("ts_ns", "dur_ns", "device", "step")}
+        found = {c: _integers(table[c]) for c in ("ts_ns", "dur_ns", "device", "stream", "step")}
         told = "collective" in table.column_names
         found["told"] = (table["collective"] if told else table["name"]).is_valid().to_numpy() & told
         found["copy"] = np.full(table.num_rows, name == "copies")

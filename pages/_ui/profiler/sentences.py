@@ -61,6 +61,10 @@ def _import(file: str, title: str) -> None:
     data.opened(submit.submit("import", {"file": file}, title=title))
 
 
+NAMED = {"launches": "launch configurations"}
+"""Headings that say more than the column's name: distinct launches of a kernel, not their number."""
+
+
 def units(table: pd.DataFrame, zero_ns: int | None = None) -> pd.DataFrame:
     """A readable table: ns as µs, bytes as KiB, shares of 0 … 1 as %, starts as ms since the profile's
     first event."""
@@ -81,6 +85,8 @@ def units(table: pd.DataFrame, zero_ns: int | None = None) -> pd.DataFrame:
             )
         elif column == "share" or column.endswith("occupancy"):
             values, name = values.astype(float) * 100, f"{name} (%)"
+        else:
+            name = NAMED.get(column, name)
         shown[name] = values
     return pd.DataFrame(shown)
 
@@ -102,6 +108,7 @@ _WHY = {
     "theoretical": _SM,
     "grid-limited": _GRID,
     "active blocks": _SM,
+    "launch configurations": "the file has no grid, block, registers or shared memory of it",
     "limiter": "the occupancy is unknown",
     "measured": "only Nsight Compute measures it: no report is joined, or it lacks this kernel",
     "measured occupancy": "sm__warps_active was not collected",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fusescope.analysis.profile.streams import Concurrency, concurrency
 from fusescope.analysis.ranks import intervals
 from fusescope.analysis.ranks.activities import ABSENT, is_communication
 
@@ -18,13 +19,14 @@ communication at once, communication without compute, copies without either."""
 
 @dataclass(frozen=True)
 class Activities:
-    """Kernels and copies of all devices: absolute ns, int64 arrays of one length. device and step: ABSENT
-    where unknown; name: places in ``names`` (-1: none); copy, told: whether it is a copy or fill, and whether
-    its arguments name a collective (bool)."""
+    """Kernels and copies of all devices: absolute ns, int64 arrays of one length. device, stream and step:
+    ABSENT where unknown; name: places in ``names`` (-1: none); copy, told: whether it is a copy or fill, and
+    whether its arguments name a collective (bool)."""
 
     begin: np.ndarray
     end: np.ndarray
     device: np.ndarray
+    stream: np.ndarray
     step: np.ndarray
     name: np.ndarray
     copy: np.ndarray
@@ -48,12 +50,14 @@ class DeviceTime:
     """whole: part → ns, BUSY and idle_<cause>_ns, which add up to the devices' time from their first to their
     last activity; steps: the same by step, None for what no step launched, which add up to ``whole``.
     communication: name → (calls, ns) of the kernels that communicate, waits included, longest first;
-    kernel_ns: the sum over all kernels, concurrent ones each."""
+    kernel_ns: the sum over all kernels, concurrent ones each; concurrency: of each device with several
+    streams."""
 
     whole: Mapping[str, int]
     steps: Mapping[int | None, Mapping[str, int]]
     communication: Mapping[str, tuple[int, int]]
     kernel_ns: int
+    concurrency: tuple[Concurrency, ...] = ()
 
     @property
     def communication_ns(self) -> int:
@@ -99,7 +103,8 @@ def split(of: Activities, gaps: Gaps) -> DeviceTime:
     whole = {name: int(values.sum()) for name, values in sums.items()}
     length = of.end - of.begin
     rows = np.flatnonzero(talks & ~of.copy)
-    return DeviceTime(whole, steps, _by_name(of, rows, length), int(length[~of.copy].sum()))
+    at_once = concurrency(of.begin, of.end, of.device, of.stream, of.copy)
+    return DeviceTime(whole, steps, _by_name(of, rows, length), int(length[~of.copy].sum()), at_once)
 
 
 def _by_step(each: np.ndarray, step: np.ndarray, ns: np.ndarray) -> np.ndarray:

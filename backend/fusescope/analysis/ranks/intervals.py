@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 Union = tuple[np.ndarray, np.ndarray]
@@ -21,6 +23,21 @@ def union(begin: np.ndarray, end: np.ndarray) -> Union:
 
 def length(of: Union) -> int:
     return int((of[1] - of[0]).sum())
+
+
+def several(of: Sequence[Union]) -> Union:
+    """Where two or more of the unions are at once."""
+    begins, ends = (np.concatenate(side) for side in zip(*of, strict=True))
+    moments = np.concatenate([begins, ends])
+    order = np.argsort(moments, kind="stable")
+    moments, step = moments[order], np.repeat([1, -1], [len(begins), len(ends)])[order]
+    many = np.cumsum(step)[:-1] > 1  # between one moment and the next; those of no length are left out
+    return union(moments[:-1][many], moments[1:][many])
+
+
+def common(one: Union, other: Union) -> Union:
+    """Where both unions are."""
+    return several([one, other])
 
 
 def covered(begin: np.ndarray, end: np.ndarray, by: Union) -> np.ndarray:

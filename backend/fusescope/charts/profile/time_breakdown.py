@@ -67,7 +67,7 @@ def _place(node: dict) -> tuple[int, int]:
 def picture(
     boxes: Sequence[dict], shape: str, of: str, subtitle: str = "", theme: str = "light"
 ) -> go.Figure:
-    """Boxes of ``nodes`` as "icicle" or "sunburst". of: what the time is ("device time")."""
+    """Boxes of ``nodes`` as "icicle" or "sunburst". of: what the time is ("kernel time")."""
     if shape not in SHAPES:
         raise ValueError(f"the shape is {' or '.join(SHAPES)}, not {shape!r}")
     if not boxes or not boxes[0]["ns"]:

@@ -29,7 +29,7 @@ def totals(tables: dict[str, dict]) -> dict[str, dict]:
 
 def kernels(table: dict) -> dict:
     """One row per kernel name, longest first. Launch figures are those of its longest launch; ``launches``
-    counts distinct ones.
+    counts distinct ones, of those whose grid, block, registers or shared memory the file has.
 
     Columns: name, calls, total_ns, mean_ns, min_ns, max_ns, share, launches, grid_x … block_z, registers,
     shared_bytes, occupancy, grid_occupancy, limiter, launch_delay_ns (median of the known), operator, module
@@ -42,7 +42,9 @@ def kernels(table: dict) -> dict:
     _, kind = np.unique(same(shape), return_index=True)
     total = max(1, int(table["dur_ns"].sum()))
     row = {"name": table["name"][first], **per, "share": per["total_ns"] / total}
-    row["launches"] = np.bincount(group[kind], minlength=len(sums)).astype(np.int64)
+    told = np.max(np.stack(shape[1:]), axis=0)[kind] != ABSENT
+    distinct = np.bincount(group[kind[told]], minlength=len(sums)).astype(np.int64)
+    row["launches"] = np.where(distinct > 0, distinct, ABSENT)
     for column in _LAUNCH:
         row[column] = table[column][longest]
     row["launch_delay_ns"] = _medians(table["launch_delay_ns"], group, len(sums))

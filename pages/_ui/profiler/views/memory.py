@@ -25,6 +25,20 @@ _TELEMETRY = {
 _SAME_CLOCK_S = 3600  # a trace whose times are further from the telemetry's than this uses another clock
 
 
+def overview(summary: dict) -> None:
+    """What a memory snapshot has for the overview."""
+    memory = summary.get("memory") or {}
+    elements.metrics(
+        (label, numbers.size(memory.get(key)))
+        for label, key in (
+            ("reserved at the end", "reserved_bytes"),
+            ("allocated at the end", "allocated_bytes"),
+            ("peak of the history", "history_peak_bytes"),
+        )
+    )
+    st.caption("A memory snapshot; its timeline is under Memory.")
+
+
 def draw(state: url.State, found: Profile) -> None:
     """The chart, peaks, and tables."""
     series = _series(str(found.path), found.tables, found.stamp)

@@ -16,7 +16,7 @@ from fusescope.charts.profile import steps
 from pages._ui.app import url
 from pages._ui.profiler import advice, baseline, cost, data, join, sentences
 from pages._ui.profiler.data import Profile
-from pages._ui.profiler.views import ncu, source
+from pages._ui.profiler.views import device, memory, ncu, source
 from pages._ui.routes import downloads
 from pages._ui.widgets import elements, html_table, screen, style
 from pages._ui.widgets.text import md
@@ -42,7 +42,7 @@ def draw(state: url.State, found: Profile) -> None:
         return
     summary = found.summary or {}
     if summary.get("source") == "snapshot":
-        _snapshot(summary)
+        memory.overview(summary)
     elif summary.get("source") == "ncu-source":
         source.overview(found)
     else:
@@ -63,6 +63,7 @@ def draw(state: url.State, found: Profile) -> None:
     with right:
         _coverage(summary)
         _idle(summary)
+        device.streams(data.device_time(str(found.path), found.stamp))
     _kernels(found)
     _totals(found, summary)
     sentences.notes(found)
@@ -187,19 +188,6 @@ def _of_host(found: Profile, rows: dict) -> None:
     elements.metrics(figures)
 
 
-def _snapshot(summary: dict) -> None:
-    memory = summary.get("memory") or {}
-    elements.metrics(
-        (label, numbers.size(memory.get(key)))
-        for label, key in (
-            ("reserved at the end", "reserved_bytes"),
-            ("allocated at the end", "allocated_bytes"),
-            ("peak of the history", "history_peak_bytes"),
-        )
-    )
-    st.caption("A memory snapshot; its timeline is under Memory.")
-
-
 def _coverage(summary: dict) -> None:
     covered = summary.get("coverage") or {}
     if not covered.get("kernels"):
@@ -291,4 +279,4 @@ def _totals(found: Profile, summary: dict) -> None:
                 for k, v in totals.items()
             ]
         )
-        elements.table(table, found.name("totals"))
+        elements.table(sentences.units(table), found.name("totals"), table)

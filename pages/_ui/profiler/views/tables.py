@@ -150,7 +150,8 @@ def _plain(column: str) -> str:
     """A column's name as the table heads it, without its unit."""
     if column == "ts_ns":
         return "start"
-    name = column.removesuffix("_ns").removesuffix("_bytes").replace("_", " ")
+    name = sentences.NAMED.get(column, column)
+    name = name.removesuffix("_ns").removesuffix("_bytes").replace("_", " ")
     return "time" if name == "dur" else name
 
 

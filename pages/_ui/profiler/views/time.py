@@ -31,18 +31,19 @@ _EACH = 700  # most events of a lane that are drawn one by one
 
 
 def breakdown(state: url.State, found: Profile) -> None:
-    """Icicle or sunburst of the device's time; of the host's where there is no device."""
+    """Icicle or sunburst of the time of the device's kernels; of the host's operators where there is no
+    device."""
     if sentences.tables_missing(found):
         return
     a, b = st.columns([2, 1])
     by = fields.segments(state, "by", "by", _BY, box=a)
     shape = fields.segments(state, "shape", "as", time_breakdown.SHAPES, box=b)
     columns, levels = _BY[by]
-    kind = "device time"
+    kind, of = "kernel time", "summed over all kernels, memcpy/memset and idle time left out"
     if found.has("kernels"):
         rows = data.tree(str(found.path), columns, found.stamp)
     elif found.has("operators"):
-        kind = "host time"
+        kind, of = "host time", "self time of operators, summed over threads"
         kept = [
             (c, w) for c, w in (("module", "module"), ("name", "operator")) if w in levels or w == "operator"
         ]
@@ -64,7 +65,8 @@ def breakdown(state: url.State, found: Profile) -> None:
     )
     elements.chart(fig, found.name("time-breakdown"), table)
     elements.note(
-        "Click a box to zoom in. Concurrent kernels on several streams add up to more than wall time."
+        f"Click a box to zoom in. Shares are of the {kind}: {of}. "
+        "What runs at once adds up to more than wall time."
     )
 
 
