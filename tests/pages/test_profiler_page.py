@@ -372,3 +372,8 @@ def test_a_failed_import_is_not_selected_and_says_why(draw, there, profiles):
     at = draw("profiler", run=path.name)
     assert "was not imported" in at.error[0].value and "t.json is empty" in at.error[0].value
     assert query(at)["run"] != path.name and at.subheader[0].value == "Launch-bound"
+    assert "Below is another profile" in said(at.caption), "it was taken for the file just opened"
+    assert at.run().error, "the next drawing showed it without a remark"
+    shown = query(at)["run"]
+    at.selectbox(key="profiler/run/widget").set_value(TRACE if shown != TRACE else OTHER).run()
+    assert not at.error and "another profile" not in said(at.caption)

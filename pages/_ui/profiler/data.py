@@ -70,6 +70,7 @@ class Profile:
 def opened(run_id: str) -> None:
     """Look at a run from the next drawing on (for callbacks)."""
     st.session_state["profiler/run"] = run_id
+    st.session_state.pop("profiler/failed", None)
     st.session_state["profiler/do"] = LOOK
 
 

@@ -20,6 +20,7 @@ from pages._ui.widgets.text import md, run_name, sentence
 LOOK, IMPORT, NOW = data.LOOK, "Import a file", "Profile something now"
 MODES = {LOOK: "", IMPORT: "import", NOW: "now"}
 _TOOLS = {"trace": "torch.profiler", "ncu": "Nsight Compute", "nsys": "Nsight Systems"}
+_FAILED = "profiler/failed"
 _CASE = {"batch": 1, "seq": 512, "heads": 12, "head_dim": 64}
 
 
@@ -49,9 +50,12 @@ def _look(state: url.State) -> None:
     if not own and wanted is None:
         _nothing()
     options = offered if wanted in (None, *offered) else [wanted, *offered]
+    failed = _failed_import()
     if not options:
         st.caption("No recorded profile ships with this checkout.")
         return
+    if failed:
+        st.caption("Below is another profile, not of this file:")
     key = "profiler/run"
     if st.session_state.get(key) not in options:
         st.session_state[key] = wanted or options[0]
@@ -79,6 +83,7 @@ def _look(state: url.State) -> None:
 
 
 def _choose(widget: str, options: list[str]) -> None:
+    st.session_state.pop(_FAILED, None)
     if st.session_state[widget] in options:
         st.session_state["profiler/run"] = st.session_state[widget]
 
@@ -99,8 +104,19 @@ def _wanted(state: url.State) -> str | None:
     if run.live or run.kind != "import" or data.has_profile(found):
         return found.name
     st.session_state[key] = None  # a failed import is not selected
-    st.error(md(f"{run_name(run)} was not imported: {run.reason or run.status}."))
+    st.session_state[_FAILED] = run.id
     return None
+
+
+def _failed_import() -> bool:
+    """Whether what was to be opened last is an import that failed, which is said until another profile is
+    chosen: what is shown is not of that file."""
+    try:
+        run = _run(st.session_state[_FAILED])
+    except (KeyError, RunError):
+        return False
+    st.error(md(f"{run_name(run)} was not imported: {run.reason or run.status}."))
+    return True
 
 
 def _run(run_id: str) -> Run:
