@@ -1,5 +1,6 @@
 """Home answers "What is fastest?" from the recorded runs, names what differs, and bounds what was not run."""
 
+import os
 import re
 
 import folders
@@ -10,7 +11,9 @@ from drawn_page import calm, query, said, widget
 from fusescope import ops
 from fusescope.analysis import roofline
 from fusescope.core.machine import environment
+from fusescope.store import files
 from fusescope.store.answers import Found
+from pages._ui.app import run_data
 from pages._ui.home import fastest
 
 H200 = "NVIDIA H200"
@@ -220,3 +223,15 @@ def test_more_than_the_rates_of_copies_is_explained(draw, profiles, monkeypatch)
     text = fastest._share(found, [fast])
     assert text.startswith("; 150 % of the speed") and "only reads" in text
     assert "only reads" not in fastest._share(found, [slow])
+
+
+def test_a_run_that_has_only_begun_hides_no_result(draw, few, profiles):
+    """Home said "No comparisons on this machine yet" above recent runs that listed two."""
+    run = synthetic.run("20261121-120000-bench-bbbbbb", status="running")
+    lock = files.take_lock(folders.write(profiles, run, []))
+    try:
+        assert run_data.newest("bench", recorded=False).id == run.id
+        text = shown(draw("app"))
+    finally:
+        os.close(lock)
+    assert "No comparisons on this machine yet" not in text and few["failed"].id in text, "its records"

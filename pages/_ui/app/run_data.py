@@ -60,11 +60,15 @@ def state() -> int:
     return -int(time.time() // _LIVE_SECONDS) if number is None else number
 
 
-def newest(kind: str, op: str | None = None, recorded: bool | None = None) -> Run | None:
-    """The latest run of a kind that is running or has a record: one that ended before any result hides no
-    better one. None without one."""
+def newest(
+    kind: str, op: str | None = None, recorded: bool | None = None, running: bool = True
+) -> Run | None:
+    """The latest run of a kind that has ended and has a record, or that is running where ``running``: one that
+    ended before any result hides no better one. None without one."""
     found, _ = library.runs(kind=kind, op=op, recorded=recorded, limit=50)
-    return next((r for r in found if r.status == "running" or (not r.live and has_records(r.id))), None)
+    return next(
+        (r for r in found if (running and r.status == "running") or (not r.live and has_records(r.id))), None
+    )
 
 
 def measured() -> list[tuple[str, str]]:

@@ -109,8 +109,7 @@ def _device() -> None:
 
 def _latest() -> None:
     """The newest comparison on this machine that has a result."""
-    own = run_data.newest("bench", recorded=False)
-    if own and run_data.records(own.id):
+    if own := run_data.newest("bench", recorded=False, running=False):
         st.subheader("Last measured here", anchor=False)
         answer.brief(own.id)
     else:
