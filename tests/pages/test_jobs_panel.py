@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
@@ -134,6 +135,24 @@ def test_the_tab_says_how_a_job_ended_until_the_visitor_acts(session, monkeypatc
     assert jobs.tab_title("Kernels") == "✓ done · attention", "redraws that follow the end are our own"
     now[0] = 60.0
     assert jobs.tab_title("Kernels") == "Kernels · FuseScope" == jobs.tab_title("Kernels")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "says"),
+    [
+        (["ok", "ok", "unsupported"], "✓ done"),
+        (["ok", "wrong"], "✗ done: 1 wrong"),
+        (["wrong", "wrong", "oom"], "✗ done: 2 wrong, 1 failed"),
+    ],
+)
+def test_a_notice_says_that_a_function_was_wrong(monkeypatch, statuses, says):
+    """It was "✓ done" of a run whose only function of the reader's was wrong."""
+    run = Run("20260101-000000-bench-abcdef", "bench", {}, "done", title="mine")
+    found = [SimpleNamespace(status=status) for status in statuses]
+    monkeypatch.setattr(jobs.run_data, "read", lambda run_id: run)
+    monkeypatch.setattr(jobs.run_data, "records", lambda run_id: found)
+    assert jobs.ended_text(run.id) == f"{says} · mine"
+    assert jobs._farewell(run.id).replace("\\", "") == f"**mine**: {says}"
 
 
 @pytest.mark.parametrize("status, mark", [("done", "✓"), ("failed", "✗"), ("cancelled", "■")])

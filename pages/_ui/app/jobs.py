@@ -183,7 +183,7 @@ def ended_text(run_id: str) -> str:
         run = run_data.read(run_id)
     except RunError:
         return "FuseScope"
-    return f"{status_text(run.status)} · {run_name(run)}"
+    return f"{_ended(run)} · {run_name(run)}"
 
 
 def _farewell(run_id: str) -> str:
@@ -193,4 +193,23 @@ def _farewell(run_id: str) -> str:
         return str(error)
     told = run.reason and run.reason != f"{run.status} by user"  # which the status says
     reason = f" · {md(run.reason)}" if told else ""
-    return f"**{md(run_name(run))}**: {status_text(run.status)}{reason}"
+    return f"**{md(run_name(run))}**: {md(_ended(run))}{reason}"
+
+
+def _ended(run: Run) -> str:
+    """ "✓ done", or "✗ done: 1 wrong, 2 failed": a run is done whatever it found."""
+    found = _found(run.id) if run.status == "done" else ()
+    wrong, failed = (
+        found.count("wrong"),
+        sum(status not in ("ok", "wrong", "unsupported") for status in found),
+    )
+    told = [f"{count:,} {word}" for count, word in ((wrong, "wrong"), (failed, "failed")) if count]
+    return f"✗ done: {', '.join(told)}" if told else status_text(run.status)
+
+
+def _found(run_id: str) -> list[str]:
+    """The states of its records; none where it has none that can be read."""
+    try:
+        return [record.status for record in run_data.records(run_id)]
+    except RunError:
+        return []
