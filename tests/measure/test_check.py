@@ -124,6 +124,12 @@ def test_figures_of_accuracy():
     assert compare(torch.zeros(0), torch.zeros(0, dtype=torch.float64), TIGHT).reason is None
 
 
+def test_a_small_difference_is_seen_in_the_figures():
+    """It was "is 14.2925, the reference 14.2924" of a difference of 6.9e-05."""
+    out, ref = torch.tensor([14.292470, 1.0]), torch.tensor([14.292401, 1.0], dtype=torch.float64)
+    assert "is 14.29247, the reference 14.292401, allowed" in compare(out, ref, Tolerance(1e-9, 0.0)).reason
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "function, says",

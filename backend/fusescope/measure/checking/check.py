@@ -239,7 +239,7 @@ def compare(
             accuracy,
             f"{unequal} of {total} elements are NaN or infinite where the reference is not, or the "
             f"reverse; the first, {at}, is "
-            f"{float(flat_out[unequal_at]):.6g}, the reference {float(flat_ref[unequal_at]):.6g}",
+            f"{_apart(flat_out[unequal_at], flat_ref[unequal_at])}",
         )
     if failing:
         allowed = float(tolerance.allowed(flat_ref[worst_at : worst_at + 1].double().abs(), worst_at))
@@ -247,8 +247,7 @@ def compare(
             accuracy,
             f"{failing} of {total} elements are out of tolerance; the worst, "
             f"{position(worst_at, ref.shape)}, is "
-            f"{float(flat_out[worst_at]):.6g}, the reference {float(flat_ref[worst_at]):.6g}, allowed "
-            f"difference {allowed:.2g}",
+            f"{_apart(flat_out[worst_at], flat_ref[worst_at])}, allowed difference {allowed:.2g}",
         )
     dtype = str(out.dtype).removeprefix("torch.")
     smallest = _SUBNORMAL.get(dtype, 0.0) * math.sqrt(finite)
@@ -259,3 +258,13 @@ def compare(
             f"its size, allowed is {tolerance.norm:.2g} in {dtype}: is it computed in a coarser format?",
         )
     return Outcome(accuracy)
+
+
+def _apart(out: torch.Tensor, ref: torch.Tensor) -> str:
+    """ "14.29247, the reference 14.29240": with as many digits, six at least, as show their difference to
+    two."""
+    a, b = float(out), float(ref)
+    digits = 6
+    if math.isfinite(a) and math.isfinite(b) and a != b:
+        digits += max(0, math.ceil(math.log10(max(abs(a), abs(b)) / abs(a - b))) - 4)
+    return f"{a:.{min(digits, 17)}g}, the reference {b:.{min(digits, 17)}g}"
