@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fusescope.core.doctor import diagnose, examine
+from fusescope.core.doctor import diagnose, examine, tools
 from fusescope.core.errors import BuildError
 from fusescope.core.machine import nvml, toolchain
 from fusescope.kernels.build import build
@@ -31,6 +31,15 @@ def test_a_machine_without_a_gpu_is_warned_not_failed():
         and "CUDA kernels compile but do not run" in found.says
         and "nvidia-driver" in found.fix
     )
+
+
+def test_without_recorded_runs_none_are_promised(profiles, monkeypatch):
+    """A checkout without them was told that "CPU kernels and recorded runs work"."""
+    monkeypatch.setattr(nvml, "problem", lambda: "NVML cannot be opened")
+    says = tools.driver([]).says
+    assert "CPU kernels work" in says and f"{profiles / 'recorded'} has no recorded runs" in says
+    (profiles / "recorded" / "20261120-112833-bench-00122c").mkdir(parents=True)
+    assert tools.driver([]).says.endswith("CPU kernels and recorded runs work")
 
 
 def test_no_nvcc(project, monkeypatch):

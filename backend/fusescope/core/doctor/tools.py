@@ -40,10 +40,18 @@ def driver(present: list[dict]) -> Finding:
     return Finding(
         "driver",
         "warn",
-        f"{says}: CUDA kernels compile but do not run; CPU kernels and recorded runs work",
+        f"{says}: CUDA kernels compile but do not run; {_without_gpu()}",
         f"on a machine with an NVIDIA GPU: {install('nvidia-driver', 'nvidia-driver')}; "
         "in a container start it with --gpus all",
     )
+
+
+def _without_gpu() -> str:
+    """What works without a GPU. A wheel, and a folder of runs elsewhere, come without recorded ones."""
+    recorded = paths.profiles() / "recorded"
+    if recorded.is_dir() and any(recorded.iterdir()):
+        return "CPU kernels and recorded runs work"
+    return f"CPU kernels work; {recorded} has no recorded runs: the repository has them in profiles/recorded"
 
 
 def torch(chain: Toolchain, present: list[dict]) -> Finding:
