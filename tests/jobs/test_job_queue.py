@@ -11,19 +11,19 @@ from jobs_tools import until
 from fusescope.core import paths
 from fusescope.core.machine import environment, runtime
 from fusescope.core.reporter import Collect
-from fusescope.jobs import submit
+from fusescope.jobs import submit, worker
 from fusescope.jobs.process import body, gpu_lock
 from fusescope.store import folder, library
 
 
 @pytest.mark.slow
 def test_two_jobs_on_one_device_take_turns_and_the_second_sees_its_place(home):
-    first = submit.submit("steps", {"steps": ["hang"], "device": "cpu"})
+    first = submit.submit("steps", {"steps": ["hang"], "device": "cpu"}, title="the one in front")
     until(lambda: folder.read(library.find(first)).status == "running", "the first job to run")
     second = submit.submit("steps", {"steps": ["ok"], "device": "cpu"}, title="waits")
     waiting = until(
         lambda: [
-            j for j in submit.queue() if j["id"] == second and j["place"] and first in j["progress"].message
+            j for j in submit.queue() if j["id"] == second and j["place"] and "now" in j["progress"].message
         ],
         "the second job's place, and whom it waits for",
     )[0]
@@ -33,6 +33,7 @@ def test_two_jobs_on_one_device_take_turns_and_the_second_sees_its_place(home):
         "queued",
         "waits",
     )
+    assert waiting["progress"].message == "queued on cpu, 1 ahead; now the one in front"
     third = submit.submit("steps", {"steps": ["ok"], "device": "cpu"})
     until(
         lambda: [j["id"] for j in submit.queue() if j["place"] is not None] == [first, second, third],
@@ -109,3 +110,22 @@ def test_others_on_the_gpu_are_named_and_marked(monkeypatch):
     )
     body._say_others(alone, "GPU-1")
     assert alone.facts["others_on_gpu"] == [] and alone.steps == []
+
+
+@pytest.mark.parametrize(
+    ("holds", "says"),
+    [
+        (None, "another job"),
+        ({"run": None, "user": None, "pid": None}, "another job"),
+        ({"run": "20260101-000000-bench-abcdef", "user": "ann", "pid": 7}, "a job of ann, process 7"),
+    ],
+)
+def test_what_has_the_device_and_cannot_be_read_here_is_told_by_its_process(home, holds, says):
+    assert worker._named(holds) == says
+
+
+def test_what_has_the_device_is_told_by_its_title(home):
+    run = folder.create("steps", {"steps": ["ok"]}, "softmax, 3 implementations").name
+    mine = gpu_lock.user(os.getuid())
+    assert worker._named({"run": run, "user": mine, "pid": 7}) == "softmax, 3 implementations"
+    assert worker._named({"run": run, "user": "ann", "pid": 7}) == "softmax, 3 implementations, of ann"

@@ -20,8 +20,9 @@ import time
 from pathlib import Path
 
 from fusescope.core.errors import Cancelled, RunError
+from fusescope.jobs import kinds
 from fusescope.jobs.process import body, scratch
-from fusescope.jobs.process.gpu_lock import Ticket, holder, queued
+from fusescope.jobs.process.gpu_lock import Ticket, holder, queued, user
 from fusescope.jobs.process.watch import TICK_S, Watch, cancel_grace_s
 from fusescope.store import folder, library
 
@@ -84,15 +85,21 @@ class Worker:
         if place == 0:
             self.writer.queued(device, lock, 0, "starting")
         elif place != self.place:
-            who = holder(lock) or {}
-            by = (
-                f"{who.get('run')} of {who.get('user')}, process {who.get('pid')}"
-                if who.get("run")
-                else "another job"
-            )
-            self.writer.queued(device, lock, place, f"{queued(device, place)}; now {by}")
+            self.writer.queued(device, lock, place, f"{queued(device, place)}; now {_named(holder(lock))}")
         self.place = place
         return place == 0
+
+
+def _named(holds: dict | None) -> str:
+    """The job that has the device, for those who wait: its run's title, and of another user who it is; of a
+    run that cannot be read here the process."""
+    if not (holds and holds["run"]):
+        return "another job"
+    try:
+        name = kinds.name(folder.read(library.find(holds["run"])))
+    except RunError:
+        return f"a job of {holds['user']}, process {holds['pid']}"
+    return name if holds["user"] == user(os.getuid()) else f"{name}, of {holds['user']}"
 
 
 def main(arguments: list[str]) -> int:

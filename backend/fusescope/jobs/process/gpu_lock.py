@@ -173,7 +173,7 @@ def holder(device: str) -> dict | None:
             for ticket in _tickets(queue):
                 if ticket.state == "has" and (facts := _lives(ticket.name, queue)):
                     since = facts.st_mtime
-                    return {"pid": ticket.pid, "user": _user(facts.st_uid), "run": ticket.run, "since": since}
+                    return {"pid": ticket.pid, "user": user(facts.st_uid), "run": ticket.run, "since": since}
             if whole_files.is_locked(_open_lock(base, device)):
                 return {"pid": None, "user": None, "run": None, "since": None}
     return None
@@ -239,7 +239,8 @@ def _open_lock(base: int, device: str) -> int:
             return runtime.new_file(name, base)
 
 
-def _user(uid: int) -> str:
+def user(uid: int) -> str:
+    """The name of a user as ``holder`` gives it."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
