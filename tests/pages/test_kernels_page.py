@@ -369,3 +369,19 @@ def test_the_share_of_the_roof_is_said(draw, recorded):
     text = said(at.caption).replace("\\", "")
     share = re.search(r"Share of the roof, here the measured copy bandwidth: v4_cluster ([\d.]+) %", text)
     assert share and 80 < float(share[1]) < 100
+
+
+@pytest.mark.parametrize(
+    ("page", "query", "label"),
+    [
+        ("kernels", {}, "operator"),
+        ("kernels", {"do": "own"}, "operator"),
+        ("profiler", {"do": "now"}, "operator or model"),
+        ("app", {}, "What is fastest for"),
+    ],
+)
+def test_operators_are_in_the_order_of_their_titles(draw, profiles, page, query, label):
+    """ "QKV bias" stood after "Softmax", in the order of module names that nobody sees."""
+    listed = widget(draw(page, **query).selectbox, label).options
+    titles = [text for text in listed if text in ops.titles().values()]
+    assert len(titles) == len(ops.names()) and titles[1:] == sorted(titles[1:], key=str.casefold)

@@ -28,6 +28,12 @@ def names() -> list[str]:
     return sorted(name for group in GROUPS for name in module_names(group))
 
 
+def titles() -> dict[str, str]:
+    """The operators with their titles, in the order of these: for lists that people read."""
+    found = {name: load(name).TITLE for name in names()}
+    return dict(sorted(found.items(), key=lambda item: item[1].casefold()))
+
+
 @cache
 def load(name: str) -> ModuleType:
     """The operator's module, checked for completeness; ValueError for an unknown name, TypeError naming

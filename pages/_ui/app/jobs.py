@@ -198,7 +198,7 @@ def _farewell(run_id: str) -> str:
 
 def _ended(run: Run) -> str:
     """ "✓ done", or "✗ done: 1 wrong, 2 failed": a run is done whatever it found."""
-    found = _found(run.id) if run.status == "done" else ()
+    found = _found(run.id) if run.status == "done" else []
     wrong, failed = (
         found.count("wrong"),
         sum(status not in ("ok", "wrong", "unsupported") for status in found),

@@ -63,7 +63,7 @@ def state() -> int:
 def newest(
     kind: str, op: str | None = None, recorded: bool | None = None, running: bool = True
 ) -> Run | None:
-    """The latest run of a kind that has ended and has a record, or that is running where ``running``: one that
+    """The latest run of a kind that ended with a record, or that is running where ``running``: one that
     ended before any result hides no better one. None without one."""
     found, _ = library.runs(kind=kind, op=op, recorded=recorded, limit=50)
     return next(

@@ -18,7 +18,7 @@ _FOLLOWS = {"kv_heads": "heads"}
 
 def names() -> list[str]:
     """The operators that have boxes of their own here: attention has others."""
-    return [name for name in ops.names() if name != "attention"]
+    return [name for name in ops.titles() if name != "attention"]
 
 
 def case(state: url.State, op: str, box: Any) -> dict[str, Any]:

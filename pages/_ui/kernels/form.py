@@ -16,13 +16,14 @@ _CACHES = ("both", "warm", "cold")
 def draw(state: url.State) -> tuple[str, BenchSpec | None, bool]:
     """(operator, the specification or None where the choice is not valid, whether Run was pressed)."""
     problems: list[str] = []
-    names = ops.names()
+    titles = ops.titles()
+    names = list(titles)
     default = "attention" if "attention" in names else names[0]
     state.scopes.add(state.query.get("op", default))
     top = st.container()  # filled last: what Run costs is known when everything is chosen
     key = fields.seeded(state, "op", names, default)
     summary = ops.load(st.session_state[key]).SUMMARY
-    op = st.selectbox("operator", names, key=key, format_func=lambda n: ops.load(n).TITLE, help=summary)
+    op = st.selectbox("operator", names, key=key, format_func=titles.get, help=summary)
     state.keep("op", op, default)
     module = ops.load(op)
     chosen, baseline = [], ""

@@ -80,7 +80,7 @@ def _function(state: url.State, row, problems: list[str]) -> tuple[str, str, use
         help="Any Python function: plain torch, Triton, CuTe DSL, an extension. It runs in the job's own "
         "process. A relative path starts in the folder in which the app was started.",
     ).strip()
-    names, found, name, guess = ops.names(), None, "", None
+    titles, found, name, guess = ops.titles(), None, "", None
     if text:
         with run_panel.collect(problems):
             path, _, wanted = text.rpartition(":") if ops.is_user(text) else (text, "", "")
@@ -89,7 +89,7 @@ def _function(state: url.State, row, problems: list[str]) -> tuple[str, str, use
             name, found, guess = _chosen(row, path, wanted)
             ops.describe("", name)
     st.session_state[_RESOLVED] = name
-    operator = fields.seeded(state, "op", names, "softmax")
+    operator = fields.seeded(state, "op", list(titles), "softmax")
     if name and st.session_state.get(_GUESSED) != name:
         st.session_state[_GUESSED] = name
         chosen = st.session_state.pop(_CHOSEN, False) or (state.opened and "op" in state.query)
@@ -97,9 +97,9 @@ def _function(state: url.State, row, problems: list[str]) -> tuple[str, str, use
             st.session_state[operator] = guess
     op = row.selectbox(
         "operator",
-        names,
+        list(titles),
         key=operator,
-        format_func=lambda n: ops.load(n).TITLE,
+        format_func=titles.get,
         width=230,
         on_change=lambda: st.session_state.update({_CHOSEN: True}),
         help="What the function computes: guessed from its name and parameters unless it is chosen first",

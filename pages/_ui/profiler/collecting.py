@@ -50,12 +50,9 @@ def draw(state: url.State) -> None:
 
 def _form(state: url.State) -> dict:
     """What is profiled: {op, impl, case, dtype, device}; ValueError for a choice that cannot be."""
-    subjects = [*ops.names(), *(models.op(n) for n in models.names())]
-    titles = {n: ops.load(n).TITLE for n in ops.names()} | {
-        models.op(n): f"model: {models.title(n)}" for n in models.names()
-    }
+    titles = ops.titles() | {models.op(n): f"model: {models.title(n)}" for n in models.names()}
     state.scopes.add(state.query.get("op", "attention"))
-    op = fields.pick(state, "op", "operator or model", subjects, "attention", format_func=titles.get)
+    op = fields.pick(state, "op", "operator or model", list(titles), "attention", format_func=titles.get)
     model = models.named(op) if op.startswith("model:") else None
     where = device.current()
     listed = (
