@@ -6,6 +6,7 @@ from made_up import DATA, load
 
 from fusescope.analysis.profile import metrics as profile_metrics
 from fusescope.analysis.profile.advice import recommend
+from fusescope.analysis.profile.device_time import DeviceTime
 from fusescope.analysis.profile.single import single_gaps
 from fusescope.analysis.profile.verdict import verdict
 
@@ -66,6 +67,10 @@ def test_copies_decide_before_launches():
     (one,) = (r for r in recommend(data, copies=[other | {"calls": 1}]) if r.title.startswith("Overlap"))
     assert one.says.startswith("1 copy between host and device takes ")
     assert not any("opy" in t for t in titles(data, copies=[other | {"name": "Memcpy DtoD"}]))
+    beside = lambda ns: DeviceTime({"memory_ns": ns, "exposed_ns": 0}, {}, {}, 100_000)  # noqa: E731
+    assert not any("Overlap" in t for t in titles(data, copies=[other], parts=beside(0))), "they are"
+    (one,) = (r for r in recommend(data, copies=[other], parts=beside(200_000)) if "Overlap" in r.title)
+    assert one.gain == pytest.approx(1 / 0.8) and "200 µs of it beside no kernel" in one.says
 
 
 def test_chains_of_element_wise_kernels_are_fused():

@@ -47,7 +47,7 @@ def recommend(
     span = max(1, span - sum(gap["dur_ns"] for gap in single))
     found = [
         *launch_path.waits(summary, single, span, steps, measured_ns),
-        *_copies(copies, span),
+        *_copies(copies, span, parts),
         *_element_wise(sequence, kernels, span),
         *_batch(kernels, summary, measured_ns * steps if measured_ns else span),
     ]
@@ -58,24 +58,29 @@ def recommend(
     return [*first, *found, *cost, *launch_path.alone(single, whole), *_ncu(rules, ncu)]
 
 
-def _copies(copies: Sequence[Mapping[str, Any]], span: int) -> Iterable[Recommendation]:
+def _copies(
+    copies: Sequence[Mapping[str, Any]], span: int, parts: DeviceTime | None
+) -> Iterable[Recommendation]:
+    """Of copies from pinned memory those count that no kernel ran beside, where that is known."""
     host = [c for c in copies if re.search("HtoD|DtoH", c["name"])]
     pageable = [c for c in host if "Pageable" in c["name"]]
     for rows, pinned in ((pageable, False), ([c for c in host if c not in pageable], True)):
         ns, moved = (sum(c[k] or 0 for c in rows) for k in ("total_ns", "bytes"))
-        if not ns or ns < WORTH * span:
+        alone = min(ns, parts.whole["memory_ns"]) if parts and pinned else ns
+        if not ns or alone < WORTH * span:
             continue
         rate = f", {moved / 2**20:,.0f} MiB at {three(moved / ns)} GB/s" if moved else ""
         calls = sum(c["calls"] for c in rows)
         many, take = ("1 copy", "takes") if calls == 1 else (f"{calls:,} copies", "take")
         figures = f"{many} between host and device {take} {time(ns)}{rate}"
+        figures += f", {time(alone)} of it beside no kernel" if alone < ns else ""
         yield Recommendation(
             "Overlap copies with kernels" if pinned else "Copy from pinned memory",
             f"{figures}. Copy the next batch on a stream of its own while this one is computed."
             if pinned
             else f"{figures}, from pageable memory, which the driver copies twice and the host waits for. "
             "DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, non_blocking=True).",
-            span / max(1, span - ns),
+            span / max(1, span - alone),
             "Tables",
         )
 
