@@ -137,6 +137,19 @@ def test_the_tab_says_how_a_job_ended_until_the_visitor_acts(session, monkeypatc
     assert jobs.tab_title("Kernels") == "Kernels · FuseScope" == jobs.tab_title("Kernels")
 
 
+def test_the_device_says_how_many_jobs_wait(monkeypatch):
+    """The card of what was queued lay below the end of the screen."""
+    drawn = []
+    monkeypatch.setattr(device.st, "html", drawn.append)
+    monkeypatch.setattr(device, "current", lambda: "cpu")
+    monkeypatch.setattr(device, "facts", lambda name: {"device_name": "A CPU"})
+    places = [("cpu", 0), ("cpu", 1), ("cpu", 2), ("cuda:0", 1), ("cpu", None)]
+    device.status([{"device": name, "place": place} for name, place in places])
+    assert "measuring" in drawn[0] and " · cpu · 2&nbsp;queued<" in drawn[0]
+    device.status([])
+    assert "queued" not in drawn[1]
+
+
 @pytest.mark.parametrize(
     ("statuses", "says"),
     [

@@ -67,8 +67,9 @@ def keep(state: url.State) -> None:
 
 
 def status(queue: list[dict]) -> None:
-    """Name and dot; ``queue``: the live jobs."""
+    """Name, dot and how many jobs wait, which a small screen may not show; ``queue``: the live jobs."""
     device = current()
+    waiting = sum(job["device"] == device and (job["place"] or 0) > 0 for job in queue)
     busy = [job for job in queue if job["device"] == device and job["place"] == 0]
     faults = throttled(facts(device).get("device_uuid"))
     if faults:
@@ -78,9 +79,10 @@ def status(queue: list[dict]) -> None:
     else:
         text = style.dot("free", "free")
     name = facts(device).get("device_name") or device
+    waits = f" · {waiting:,}&nbsp;queued" if waiting else ""
     st.html(
         f'<div class="fs-small"><b>{escape(name)}</b><br>'
-        f'{text}<span class="fs-muted"> · {device}</span></div>'
+        f'{text}<span class="fs-muted"> · {device}{waits}</span></div>'
     )
 
 

@@ -73,15 +73,16 @@ def _one(job: dict) -> None:
         run = run_data.read(job["id"])
     except RunError:
         return  # it was deleted between listing and drawing
-    with st.container(border=True, gap="xsmall"):
+    with st.container(border=True, gap="xxsmall", key=f"job-{job['id']}"):
+        name, waits = run_name(run), _waits(run)
         st.html(
-            f'<div class="fs-small"><a href="{url.link("runs", run=job["id"])}" target="_self">'
-            f"<b>{escape(run_name(run))}</b></a></div>"
+            f'<div class="fs-small fs-two" title="{quoted(name)}">'
+            f'<a href="{url.link("runs", run=job["id"])}" target="_self"><b>{escape(name)}</b></a></div>'
         )
         if place == 0:
             bar(run, small=True)
         else:
-            st.html(f'<div class="fs-small fs-muted">{escape(_waits(run))}</div>')
+            st.html(f'<div class="fs-small fs-muted fs-two" title="{quoted(waits)}">{escape(waits)}</div>')
         _cancel_button(run.id, f"cancel/{run.id}", "tertiary")
 
 

@@ -39,6 +39,10 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-slot { height: 2.7em; overflow: hidden; }
 .st-key-own .fs-slot { height: 1.35em; }
 .fs-right { text-align: right; }
+.fs-two { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 2; overflow: hidden;
+    overflow-wrap: anywhere; }
+[data-testid="stSidebar"] hr { margin: .5rem 0; }
+[data-testid="stSidebar"] [class*="st-key-job-"] { padding: .5rem .7rem; }
 .fs-code { font-family: monospace; font-size: .84rem; white-space: pre-wrap; overflow-wrap: anywhere;
     user-select: all; margin: 0; padding: .6rem .8rem; border-radius: .5rem;
     background: rgba(128,128,128,.1); }
