@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from fusescope.analysis.compare import profiled
 from fusescope.analysis.profile import launch_path
 from fusescope.analysis.profile import metrics as profile_metrics
 from fusescope.analysis.profile.advice import recommend
@@ -63,7 +64,7 @@ def _compare(found: Profile, other: Profile, number: int) -> None:
             f"A call takes {numbers.time(after)} there, {numbers.time(before)} here, by "
             f"[a benchmark]({url.link('runs', run=measured.run)}); under the profiler {profiled}."
         )
-    elif _waits_for_host(found):
+    elif waits_for_host(found):
         gain = f"at most {numbers.ratio(mine / theirs)} as fast"
         says = (
             f"Under the profiler the same work takes {profiled}. It adds time to each launch, for which the "
@@ -91,7 +92,8 @@ def _nearest(measured: benchmarks.Measured, names: list[str]) -> str:
     return f"[{md(measured.where())}]({address}): {numbers.ratio(before / after)} as fast ({times})"
 
 
-def _waits_for_host(found: Profile) -> bool:
+def waits_for_host(found: Profile) -> bool:
+    """Whether the device waits for the host so long that the profiler's own cost shows in its steps."""
     summary = found.summary or {}
     single = single_gaps(summary)
     span = sum(d["last_ns"] - d["first_ns"] for d in summary.get("devices") or ())
@@ -148,8 +150,8 @@ def _faster(found: Profile) -> list[Profile]:
     for run_id in data.offered():
         try:
             run = run_data.read(run_id)
-            same = all(run.spec.get(k) == spec.get(k) for k in ("op", "case", "dtype"))
-            if run_id == found.id or not same or run.device_name != found.run.device_name:
+            answer = profiled.judge(found.run, run)
+            if run_id == found.id or not (answer.work and answer.comparable):
                 continue
             other = data.load(run_id)
             theirs = step_ns(other)

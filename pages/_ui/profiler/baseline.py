@@ -1,10 +1,12 @@
-"""The pinned baseline of the session, and every figure of a profile against another's."""
+"""The pinned baseline of the session; whether a profile may be compared with another, and every figure of
+both."""
 
 from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
 
+from fusescope.analysis.compare import profiled
 from fusescope.analysis.profile import metrics as profile_metrics
 from fusescope.analysis.profile.metrics import Change
 from fusescope.charts import numbers
@@ -54,22 +56,40 @@ def draw(state: url.State, found: Profile) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f"**Against the baseline** {md(run_name(a.run))}")
         st.button("Unpin", key="profiler/unpin", on_click=_pin, args=("",))
-    table(profile_metrics.compare(advice.metrics(a), advice.metrics(found)), found.name("against-baseline"))
+    found_with_a = judged(a, found)
+    if not found_with_a.comparable:
+        told(found_with_a)
+    table(a, found, found_with_a, found.name("against-baseline"))
+
+
+def judged(a: Profile, b: Profile) -> profiled.Answer:
+    """Whether ``b`` may be compared with ``a``."""
+    return profiled.judge(a.run, b.run, (a.rows("steps"), b.rows("steps")))
+
+
+def told(answer: profiled.Answer) -> None:
+    """Yes or no first, then why; after a yes, what to be careful about."""
+    careful = answer.cautions or answer.work is None
+    box = st.error if not answer.comparable else st.info if careful else st.success
+    cautions = f"\n\nCautions: {md('; '.join(answer.cautions))}." if answer.cautions else ""
+    box(f"**May b be compared with a? {md(answer.text)}**{cautions}")
 
 
 def _pin(run_id: str) -> None:
     st.session_state["profiler/baseline"] = run_id
 
 
-def table(found: list[Change], name: str) -> None:
-    """One row per figure that both profiles have: a, b, and how many times better b is."""
+def table(a: Profile, b: Profile, answer: profiled.Answer, name: str) -> None:
+    """One row per figure that both profiles have: a, b and, where the two may be compared, how many times
+    better b is."""
+    found = profile_metrics.compare(advice.metrics(a), advice.metrics(b))
     if not found:
         elements.note("The two profiles have no figure in common.")
         return
     lines = [
         {
             "figure": c.name,
-            "change": _words(c),
+            **({"change": _words(c)} if answer.comparable else {}),
             "baseline (a)": _value(c.a, c.unit),
             "this (b)": _value(c.b, c.unit),
         }
@@ -78,6 +98,7 @@ def table(found: list[Change], name: str) -> None:
     raw = pd.DataFrame(
         [{"figure": c.name, "unit": c.unit, "a": c.a, "b": c.b, "times better": c.factor} for c in found]
     )
+    raw = raw if answer.comparable else raw.drop(columns="times better")
     elements.table(pd.DataFrame(lines), name, raw, why=_WHY)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fusescope.core.records import Record, Run
 from fusescope.core.schema.cases import FOLLOWS, value, written
@@ -44,18 +45,27 @@ def unlike(base: tuple[Run, Record], other: tuple[Run, Record]) -> Unlike | None
     kinds = (record.device.partition(":")[0], record_2.device.partition(":")[0])
     if devices[0] == devices[1] and kinds[0] != kinds[1]:
         devices = kinds
-    keys = [k for k in dict.fromkeys([*record.case, *record_2.case]) if k not in FOLLOWS]
-    keys += [k for k in FOLLOWS if k in record.case or k in record_2.case]
+    told = of_specs((record.case, record.dtype), (record_2.case, record_2.dtype))
+    different = devices if devices[0] != devices[1] else None
+    return Unlike(different, told) if told or different else None
+
+
+def of_specs(
+    base: tuple[Mapping[str, Any], str], other: tuple[Mapping[str, Any], str]
+) -> tuple[tuple[str, str, str], ...]:
+    """(key, the base's value, the other's) of each parameter that differs between two cases with their
+    dtypes; one that follows another is left out where that says the same."""
+    (case, dtype), (case_2, dtype_2) = base, other
+    keys = [k for k in dict.fromkeys([*case, *case_2]) if k not in FOLLOWS]
+    keys += [k for k in FOLLOWS if k in case or k in case_2]
     found = []
     for key in keys:
-        a, b = (_meant(r.case, key) for r in (record, record_2))
+        a, b = (_meant(one, key) for one in (case, case_2))
         if a != b and not (None in (a, b) and (a in _OFF or b in _OFF)):
             found.append((key, *("unknown" if v is None else written(v) for v in (a, b))))
-    if record.dtype != record_2.dtype:
-        found.append(("dtype", record.dtype, record_2.dtype))
-    told = [(k, a, b) for k, a, b in found if not _told(k, a, b, found)]
-    different = devices if devices[0] != devices[1] else None
-    return Unlike(different, tuple(told)) if told or different else None
+    if dtype != dtype_2:
+        found.append(("dtype", dtype, dtype_2))
+    return tuple((k, a, b) for k, a, b in found if not _told(k, a, b, found))
 
 
 def together(found: Iterable[Unlike | None]) -> Unlike:

@@ -36,10 +36,16 @@ def nothing(rows: Sequence[Difference], by: str) -> str:
 
 
 def bars(
-    rows: Sequence[Difference], by: str, relative: bool = False, subtitle: str = "", theme: str = "light"
+    rows: Sequence[Difference],
+    by: str,
+    relative: bool = False,
+    subtitle: str = "",
+    theme: str = "light",
+    verdicts: bool = True,
 ) -> go.Figure:
     """The largest changes, in time per step or (``relative``) as speed-up of b over a; new and gone
-    have none and are left out there."""
+    have none and are left out there. Without ``verdicts`` a change is neither faster nor slower: the two
+    are of different devices."""
     drawn = shown(rows, relative)
     if not drawn:
         return template.empty(nothing(rows, by), theme)
@@ -50,10 +56,10 @@ def bars(
     ratio = [r.speedup or 1.0 for r in drawn]
     # on the axis of ratios a bar begins at 1: its length is what is beyond
     x = [v - 1 for v in ratio] if relative else [r.delta_ns / 1e6 * factor for r in drawn]
+    said = {r: (f"{r.state}: ", f" ({numbers.faster(r.speedup)})") if verdicts else ("", "") for r in drawn}
     hover = [
         f"<b>{plain(r.name, 160)}</b>{'<br>' + plain(r.detail, 160) if r.detail else ''}<br>"
-        f"{r.state}: {numbers.time(r.a_ns / 1e6)} → {numbers.time(r.b_ns / 1e6)} per step "
-        f"({numbers.faster(r.speedup)})<br>"
+        f"{said[r][0]}{numbers.time(r.a_ns / 1e6)} → {numbers.time(r.b_ns / 1e6)} per step{said[r][1]}<br>"
         f"{numbers.three(r.a_calls)} → {numbers.three(r.b_calls)} calls per step"
         for r in drawn
     ]
@@ -62,25 +68,21 @@ def bars(
         x=x,
         y=y,
         base=1 if relative else 0,
-        marker=dict(color=[COLOURS[r.state] for r in drawn]),
+        marker=dict(color=[COLOURS[r.state if verdicts else "same"] for r in drawn]),
         width=_BAR,
         customdata=hover,
         hovertemplate="%{customdata}<extra></extra>",
     )
     labels = {}
     for n, r in enumerate(drawn):
-        value = (
-            numbers.faster(r.speedup)
-            if relative
-            else f"{r.state} {'+' if r.delta_ns > 0 else '−'}{numbers.time(abs(r.delta_ns) / 1e6)}"
-        )
+        value = numbers.faster(r.speedup) if relative else f"{f'{r.state} ' * verdicts}{_signed(r.delta_ns)}"
         name = label(r.name, 60) if by == "kernel" else plain(r.name, 60)
         detail = (
             f" <span style='color:{c['muted']}'>{plain(r.detail, 30)}</span>"
             if r.detail and by != "kernel"
             else ""
         )
-        labels[n] = (f"{MARK[r.state]} {name}{detail}", value)
+        labels[n] = (f"{f'{MARK[r.state]} ' * verdicts}{name}{detail}", value)
     if relative:
         axis = axes.ratio(ratio)
         fig.update_xaxes(**axis, title_text="speed-up of b over a (log), > 1 is faster")
@@ -92,3 +94,7 @@ def bars(
     row = _ROW + _SPARE / len(drawn)
     axes.row_labels(fig, labels, round(_BAR / 2 * row) + 10, theme)
     return fig
+
+
+def _signed(ns: float) -> str:
+    return f"{'+' if ns > 0 else '−'}{numbers.time(abs(ns) / 1e6)}"
