@@ -1,5 +1,5 @@
-"""Figures of many ranks that pages and the command line show alike: kinds of collectives, kernels that
-differ, the rank that delays the others."""
+"""Figures of many ranks that pages and the command line show alike: kinds of collectives, and kernels
+that differ."""
 
 from __future__ import annotations
 
@@ -93,22 +93,3 @@ def pair(rows: Sequence[Mapping[str, Any]], first: int, second: int) -> list[dic
         own["difference_ns"] = own["second_ns"] - own["first_ns"]
         own["ratio"] = own["second_ns"] / own["first_ns"] if own["first_ns"] else None
     return sorted(found.values(), key=lambda r: (-abs(r["difference_ns"]), r["name"]))
-
-
-def sentence(times: Sequence[Mapping[str, Any]]) -> str:
-    """The answer in one sentence, from rows of rank_time: which rank holds the others up, or that none
-    does."""
-    shared = max((t["collectives"] for t in times), default=0)
-    if not shared:
-        return "No collective was matched across ranks, so nothing tells who waits for whom."
-    worst = max(times, key=lambda t: t["held_up_ns"])
-    span = max((t["span_ns"] for t in times), default=0)
-    share = worst["held_up_ns"] / span if span else 0.0
-    if share < 0.01:
-        return (
-            f"No straggler: no rank alone holds the others up for 1 % of the time ({shared:,} collectives)."
-        )
-    return (
-        f"Rank {worst['rank']} holds the others up: it came last to {worst['last']:,} of {shared:,} "
-        f"collectives and alone delayed them for {100 * share:.3g} % of the time."
-    )

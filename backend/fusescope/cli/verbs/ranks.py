@@ -19,7 +19,7 @@ def arguments(parser, words) -> None:
 
 
 def run(args, out) -> int:
-    from fusescope.analysis.ranks import compared
+    from fusescope.analysis.ranks import compared, straggler
     from fusescope.core.errors import RunError
     from fusescope.store import library, profile
 
@@ -36,7 +36,7 @@ def run(args, out) -> int:
     data = {
         "run": path.name,
         "on_device": summary["on_device"],
-        "sentence": compared.sentence(rows["rank_time"]),
+        "sentence": straggler.sentence(rows["rank_time"], rows["collectives"]),
         "clocks": summary["clocks"],
         "ranks": rows["rank_time"],
         "idle": rows["rank_idle"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from fusescope.analysis.ranks import compared
+from fusescope.analysis.ranks import compared, straggler
 from fusescope.charts import numbers
 from fusescope.charts.ranks import collectives, kernels, path, time
 from fusescope.charts.ranks.words import PARTS, clock
@@ -162,7 +162,8 @@ def of_path(state: url.State, found: Profile) -> None:
 
 
 def _answer(found: Profile, rows: list[dict]) -> None:
-    st.markdown(f"**{compared.sentence(rows)}**")
+    collectives = sentences.rows(found, "collectives") if found.has("collectives") else []
+    st.markdown(f"**{_straggler(found.id, found.stamp, rows, collectives)}**")
     summary = found.summary or {}
     hosts = {r["host"] for r in summary.get("ranks", ())} - {None}
     span = summary.get("span_ns") or [0, 0]
@@ -183,6 +184,11 @@ def _answer(found: Profile, rows: list[dict]) -> None:
         st.caption(md(clock(of)))
     if len(clocks) > 8:
         st.caption(f"… and {len(clocks) - 8} more clocks, in summary.json.")
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _straggler(run_id: str, stamp: str, _rows: list[dict], _collectives: list[dict]) -> str:
+    return straggler.sentence(_rows, _collectives)
 
 
 def _once(found: Profile, name: str, make):
