@@ -12,6 +12,7 @@ from fusescope.analysis.compare.regressions import Series
 from fusescope.charts import captions
 from fusescope.charts.bench import history
 from fusescope.charts.colours import short
+from fusescope.core.machine import commits
 from fusescope.store import compare
 from pages._ui.app import run_data, url
 from pages._ui.forms import fields
@@ -19,28 +20,39 @@ from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import device_text, md
 
 _ANY = "any"
+_TALL = 260  # pixels of a table: the chart under it stays in sight
+_WHY = {"now is": "a time is not positive"}
 
 
 def draw(state: url.State) -> None:
-    """The alarms as a sentence and a table, and one implementation over all runs as a chart."""
+    """The alarms as a sentence and a table, what is undecided, the rest folded, and one implementation over
+    all runs as a chart."""
     left, right = st.columns([1, 3], gap="small")
     op = fields.pick(state, "op", "operator", [_ANY, *ops.names()], box=left)
     found = _series(None if op == _ANY else op, run_data.state())
-    alarms = regressions.alarms(found)
+    alarms, judged = regressions.alarms(found), regressions.changes(found)
     st.markdown(f"**{md(history.alarm_sentence(found, alarms))}**")
-    names = {name(one): one for one in [*(a.series for a in alarms), *regressions.followed(found)]}
+    names = {name(one): one for one, _ in judged}
     if not names:
         return
     chosen = names[fields.pick(state, "series", "implementation and case", list(names), box=right)]
+    subjects = commits.subjects({p.commit for one in names.values() for p in one.points})
+    about = history.commits(list(names.values()), subjects)
+    if alarms:
+        elements.table(history.alarm_table(alarms), "regressions", height=_TALL, why={}, about=about)
+    if undecided := [pair for pair in judged if pair[1].open]:
+        st.markdown(f"**Undecided: {len(undecided):,}**, the largest slow-down first")
+        table = history.undecided_table(undecided)
+        elements.table(table, "undecided", height=_TALL, why=_WHY, about=about)
+    if rest := [pair for pair in judged if not (pair[1].open or pair[1].slower)]:
+        with st.expander(f"Not slower: {len(rest):,}"):
+            elements.table(history.table(rest), "not-slower", height=_TALL, why=_WHY, about=about)
     edits = _edits(chosen)
     subtitle = (
         f"{device_text(chosen.device_name)} · {chosen.dtype} · {captions.case_of(json.loads(chosen.case))}"
     )
-    elements.chart(history.steps(edits, chosen.impl, subtitle, style.theme()), f"history-{chosen.impl}")
-    if alarms:
-        elements.table(history.alarm_table(alarms), "regressions")
-    if undecided := regressions.undecided(found):
-        elements.table(history.undecided_table(undecided), "undecided")
+    fig = history.steps(edits, chosen.impl, subtitle, style.theme(), subjects)
+    elements.chart(fig, f"history-{chosen.impl}")
     elements.note(
         "An alarm compares the newest run with the fastest earlier one: all of the 95 % interval of the "
         f"ratio must lie beyond {100 * regressions.THRESHOLD:g} %. The cause is the code where the source "

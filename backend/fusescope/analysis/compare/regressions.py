@@ -128,15 +128,24 @@ def change(one: Series, threshold: float = THRESHOLD) -> Change:
 
 def alarms(found: Sequence[Series], threshold: float = THRESHOLD) -> list[Alarm]:
     """The series that are slower than they were (``change``), the largest slow-down first."""
-    judged = [(one, change(one, threshold)) for one in followed(found)]
-    raised = [Alarm(one, c.ratio, _edited(one), _control(one, found)) for one, c in judged if c.slower]
-    return sorted(raised, key=lambda a: a.ratio.median)
+    judged = changes(found, threshold)
+    return [Alarm(one, c.ratio, _edited(one), _control(one, found)) for one, c in judged if c.slower]
 
 
 def undecided(found: Iterable[Series], threshold: float = THRESHOLD) -> list[tuple[Series, Change]]:
-    """The series that may be slower than they were or not, with the reason."""
+    """The series that may be slower than they were or not, with the reason, the largest slow-down first."""
+    return [(one, c) for one, c in changes(found, threshold) if c.open]
+
+
+def changes(found: Iterable[Series], threshold: float = THRESHOLD) -> list[tuple[Series, Change]]:
+    """All that are followed: what raises an alarm, then what is undecided, then the rest; of each the largest
+    slow-down first."""
     judged = [(one, change(one, threshold)) for one in followed(found)]
-    return [(one, c) for one, c in judged if c.open]
+    return sorted(judged, key=lambda pair: (not pair[1].slower, not pair[1].open, _gain(pair[1])))
+
+
+def _gain(of: Change) -> float:
+    return of.ratio.median if of.ratio else 0.0
 
 
 def _runs(one: Series, holds: Callable[[Point], bool]) -> str:

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 import plotly.graph_objects as go
 
-from fusescope.analysis.compare import regressions
+from fusescope.analysis.compare import ratios, regressions
 from fusescope.analysis.compare.regressions import Alarm, Change, Point, Series
 from fusescope.charts import axes, captions, numbers, template, verdicts
 from fusescope.charts.colours import colour, short
+from fusescope.charts.escape import plain
 from fusescope.core import same_code
 from fusescope.core.records import Record, Run
 
@@ -43,9 +44,15 @@ def order(edits: list[Edit]) -> list[Edit]:
     return sorted(edits, key=lambda e: e.when)
 
 
-def steps(edits: list[Edit], impl: str, subtitle: str = "", theme: str = "light") -> go.Figure:
+def steps(
+    edits: list[Edit],
+    impl: str,
+    subtitle: str = "",
+    theme: str = "light",
+    subjects: Mapping[str, str] | None = None,
+) -> go.Figure:
     """Median and interval of each run as a step line; a vertical mark wherever the source hash changed. One
-    case, one device."""
+    case, one device. subjects: what commits say, shown on hover."""
     rows = [e for e in order(edits) if e.record.time]
     if not rows:
         return template.empty(f"No earlier result of {short(impl)} for this case on this device.", theme)
@@ -67,6 +74,7 @@ def steps(edits: list[Edit], impl: str, subtitle: str = "", theme: str = "light"
             f"<b>{short(impl)}</b> {e.record.source_hash or 'no hash'}<br>{captions.date(e.when)}<br>"
             f"median {numbers.three(t.median * factor)} {unit} [{numbers.three(t.low * factor)}, "
             f"{numbers.three(t.high * factor)}], n = {t.n}<br>{resources_text(e.record)}"
+            + _commit(e, subjects or {})
             for e, t in zip(rows, times, strict=True)
         ],
         hoverinfo="text",
@@ -110,10 +118,23 @@ def _change(rows: Sequence[Edit]) -> str:
     found = regressions.change(Series(*key, last.main, tuple(e.point for e in rows)))
     if found.slower:
         return f"<b>▼ {numbers.ratio(1 / found.ratio.median)} slower</b><br>than the best"
-    gain = first.time.median / last.time.median
-    text = numbers.ratio(gain) if gain >= 1 else f"{numbers.ratio(1 / gain)} slower"
-    than = f"<br>{'over' if gain >= 1 else 'than'} the first"
-    return f"{text}{than}<br>(undecided)" if found.open else f"<b>{text}</b>{than}"
+    whole = ratios.ratio(first.time, last.time, last.main, regressions.THRESHOLD)
+    if found.open or whole is None or whole.verdict == "inconclusive":
+        return f"{_about(first.time.median / last.time.median)}<br>(undecided)"
+    if whole.verdict == "same":
+        return f"<b>same within {100 * regressions.THRESHOLD:g} %</b><br>as the first"
+    return f"<b>{numbers.faster(whole.median)}</b><br>than the first"
+
+
+def _about(gain: float) -> str:
+    """ "1.07× slower than the first", or that three digits show no difference."""
+    text = numbers.faster(gain)
+    return "about as fast<br>as the first" if text.startswith("1.00×") else f"{text}<br>than the first"
+
+
+def _commit(edit: Edit, subjects: Mapping[str, str]) -> str:
+    commit = str(edit.run.environment.get("git_commit") or "")
+    return f"<br>{commit[:8]} {plain(subjects[commit], 80)}" if commit in subjects else ""
 
 
 def _tick(edit: Edit) -> str:
@@ -152,13 +173,51 @@ def alarm_sentence(
 
 def alarm_table(alarms: Sequence[Alarm]) -> pd.DataFrame:
     """A line per alarm: what, how much, the cause, the best and the newest run with their commits."""
-    told = [{"slower (×)": 1 / a.ratio.median, "cause": a.cause} for a in alarms]
+    told = [
+        {
+            "slower (×)": 1 / a.ratio.median,
+            "interval": verdicts.interval("slower", a.ratio.low, a.ratio.high),
+            "cause": a.cause,
+        }
+        for a in alarms
+    ]
     return _table([a.series for a in alarms], told)
 
 
 def undecided_table(undecided: Sequence[tuple[Series, Change]]) -> pd.DataFrame:
-    """A line per comparison without a verdict: what, why, the best and the newest run with their commits."""
-    return _table([one for one, _ in undecided], [{"undecided because": why.open} for _, why in undecided])
+    """A line per comparison without a verdict: what, how much and why, the best and the newest run with their
+    commits."""
+    told = [{"now is": _now(why), "undecided because": why.open} for _, why in undecided]
+    return _table([one for one, _ in undecided], told)
+
+
+def table(judged: Sequence[tuple[Series, Change]]) -> pd.DataFrame:
+    """A line per comparison with the verdict that it is no slower: what, how much, the best and the newest
+    run with their commits."""
+    return _table([one for one, _ in judged], [{"now is": _now(found)} for _, found in judged])
+
+
+def commits(judged: Sequence[Series], subjects: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """By column of these tables, what a cell's commit says."""
+    points = {"best at": [one.best for one in judged], "now at": [one.last for one in judged]}
+    return {
+        column: {_at(p): subjects[p.commit] for p in of if p.commit in subjects}
+        for column, of in points.items()
+    }
+
+
+def _now(found: Change) -> str | None:
+    """ "1.07× slower [0.800, 1.38]"; None where a time is not positive."""
+    r = found.ratio
+    if r is None:
+        return None
+    if r.verdict == "same":
+        return f"same within {100 * r.same_within:g} %"
+    return f"{numbers.faster(r.median)} {verdicts.interval('slower' if r.median < 1 else '', r.low, r.high)}"
+
+
+def _at(point: Point) -> str:
+    return f"{captions.date(point.ended)}, {(point.commit or 'unknown')[:8]}"
 
 
 def _table(found: Sequence[Series], told: Sequence[dict]) -> pd.DataFrame:
@@ -172,8 +231,8 @@ def _table(found: Sequence[Series], told: Sequence[dict]) -> pd.DataFrame:
             **more,
             f"best ({unit})": one.best.time.median * factor,
             f"now ({unit})": one.last.time.median * factor,
-            "best at": f"{captions.date(one.best.ended)}, {(one.best.commit or 'unknown')[:8]}",
-            "now at": f"{captions.date(one.last.ended)}, {(one.last.commit or 'unknown')[:8]}",
+            "best at": _at(one.best),
+            "now at": _at(one.last),
             "dtype": one.dtype,
             "device": one.device_name,
         }
