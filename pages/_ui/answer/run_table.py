@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import streamlit as st
+from pandas.io.formats.style import Styler
 
 from fusescope.analysis.profile import device_time
 from fusescope.analysis.profile.verdict import in_short, verdict
@@ -22,12 +23,14 @@ from fusescope.store import library, profile, tables, timeline
 from pages._ui.answer import run_facts, selfcheck
 from pages._ui.app import run_data, url
 from pages._ui.widgets import cell_text, elements, html_table, screen
-from pages._ui.widgets.text import run_name, status_text
+from pages._ui.widgets.text import md, run_name, status_text
 
 _OPEN, _OPENED = "open", "runs/opened"
 _BUTTON = 54  # pixels of its column
 _COMPARISONS = ("bench", "model", "parallel")
 _UNREADABLE = "unreadable: open it to see why"
+_TOLD = ("device", "dtype", "mask", "source")
+_CUT = "Double-click a cell to read all of it."
 _ODD = (RunError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 """What a file from elsewhere may raise: it costs its own line alone."""
 
@@ -64,7 +67,7 @@ def select(
         rest = [name for name in data.columns if name not in (_OPEN, *_DECISIVE)]
         elements.note(f"Swipe the table sideways for {', '.join(rest)}.")
     event = st.dataframe(
-        _fitting(data, widths),
+        _shortened(data, widths),
         hide_index=True,
         width="stretch",
         key=own,
@@ -76,7 +79,11 @@ def select(
         height="content",
         placeholder="",
     )
-    with st.container(horizontal=True, horizontal_alignment="right"):
+    with st.container(horizontal=True, vertical_alignment="center"):
+        said = [_CUT] if len(found) else []
+        if columns is None and len(found) > 1 and (same := _same_in_all(found, data)):
+            said.insert(0, f"The same in all lines: {same}.")
+        st.caption(md(" ".join(said)), width="stretch")
         elements.csv(
             lambda: frame(found, columns).drop(columns="open").assign(id=[r.id for r in found]), "runs"
         )
@@ -208,6 +215,27 @@ _SPARE = 8  # of a long name, whose letters are only estimated
 def _decisive_first(data: pd.DataFrame) -> pd.DataFrame:
     first = [name for name in (_OPEN, *_DECISIVE) if name in data.columns]
     return data[[*first, *(name for name in data.columns if name not in first)]]
+
+
+def _same_in_all(found: Sequence[Run], shown: pd.DataFrame) -> str:
+    """What is not shown since all lines have it: "device H100, dtype float16"."""
+    said = []
+    for name in _TOLD:
+        values = {_read(_VALUES[name], run) for run in found} if name not in shown.columns else set()
+        said += [f"{name} {value}" for value in values if len(values) == 1 and value]
+    return ", ".join(said)
+
+
+def _shortened(data: pd.DataFrame, widths: Mapping[str, int]) -> Styler:
+    """The table as the grid draws it: each text as far as its column has room, and whole where it is opened
+    or copied."""
+    fitting = _fitting(data, widths)
+    texts = [name for name in data.columns if name in widths]
+    styled = data.style
+    for name in texts:
+        shown = dict(zip(data[name], fitting[name], strict=True))
+        styled = styled.format(lambda text, shown=shown: shown.get(text, text), subset=[name], na_rep="")
+    return styled
 
 
 def _fitting(data: pd.DataFrame, widths: Mapping[str, int]) -> pd.DataFrame:

@@ -1,0 +1,33 @@
+"""The list of runs: what is cut can be read, what is left out is said."""
+
+import dataclasses
+
+import folders
+import pyarrow as pa
+import synthetic
+from drawn_page import said
+
+
+def test_a_text_too_long_for_its_column_ends_in_an_ellipsis_and_opens_whole(draw, profiles):
+    title = "Attention in half precision over every mask and every shape that was measured"
+    run = synthetic.run("20261120-100000-bench-abcdef", title=title)
+    folders.write(profiles, run, [], samples=False)
+    at = draw("runs")
+    drawn = at.dataframe[0].proto.arrow_data.styler.display_values
+    shown = pa.ipc.open_stream(drawn).read_pandas()["run"][0]
+    assert shown.endswith("…") and title.startswith(shown[:-1]) and 30 < len(shown) < 60
+    assert at.dataframe[0].value["run"][0] == title and "Double-click a cell" in said(at.caption)
+
+
+def test_columns_that_say_the_same_in_all_lines_are_said_under_the_table(draw, profiles):
+    ids = [f"2026112{n}-100000-bench-abcde{n}" for n in (0, 1)]
+    for run_id in ids:
+        folders.write(profiles, synthetic.run(run_id), [], samples=False)
+    at = draw("runs")
+    assert "device" not in at.dataframe[0].value.columns
+    assert "The same in all lines: device H200, dtype float16" in said(at.caption)
+    other = synthetic.run("20261122-100000-bench-abcde2")
+    other = dataclasses.replace(other, environment=dict(other.environment) | {"device_name": "NVIDIA B200"})
+    folders.write(profiles, other, [], samples=False)
+    at = draw("runs")
+    assert "device" in at.dataframe[0].value.columns and "lines: device" not in said(at.caption)
