@@ -1,11 +1,14 @@
-"""The list of runs: what is cut can be read, what is left out is said."""
+"""Lists of runs: what is cut can be read, what is left out is said, what is typed is found as it stands."""
 
 import dataclasses
 
 import folders
+import profiles_on_disk as disk
 import pyarrow as pa
+import pytest
 import synthetic
 from drawn_page import said
+from streamlit.proto.SelectWidgetFilterMode_pb2 import SelectWidgetFilterMode
 
 
 def test_a_text_too_long_for_its_column_ends_in_an_ellipsis_and_opens_whole(draw, profiles):
@@ -31,3 +34,13 @@ def test_columns_that_say_the_same_in_all_lines_are_said_under_the_table(draw, p
     folders.write(profiles, other, [], samples=False)
     at = draw("runs")
     assert "device" in at.dataframe[0].value.columns and "lines: device" not in said(at.caption)
+
+
+@pytest.mark.parametrize("view, key", [("Overview", "profiler/run/widget"), ("Compare", "against")])
+def test_what_is_typed_finds_lines_that_have_it(draw, profiles, view, key):
+    """ "gpt" found "BERT-base, SDPA in a CUDA graph, fp16": its letters are there in this order."""
+    disk.trace(profiles, disk.TRACE)
+    disk.trace(profiles, disk.OTHER)
+    at = draw("profiler", run=disk.OTHER, view=view)
+    (box,) = [box for box in at.selectbox if key in box.key]
+    assert box.proto.filter_mode == SelectWidgetFilterMode.FILTER_MODE_CONTAINS

@@ -18,6 +18,9 @@ from pages._ui.widgets.text import md
 
 NARROW = 96
 """Pixels of the smallest box."""
+IN_LINES = "contains"
+"""How a box filters long lines, such as runs, by what is typed. Letters in the same order, Streamlit's own
+way, are in nearly any line: "gpt" in "BERT-base, SDPA in a CUDA graph, fp16"."""
 _TYPED = 112  # of the box next to a slider
 
 
@@ -52,7 +55,9 @@ def report(
     runs = {run.id: run for run in found}
     if wanted := st.session_state.pop(shown, None):
         st.session_state[state.seed(name, found[0].id)] = wanted
-    return runs[pick(state, name, "report", runs, box=box, format_func=lambda i: line(runs[i]))]
+    return runs[
+        pick(state, name, "report", runs, box=box, filter_mode=IN_LINES, format_func=lambda i: line(runs[i]))
+    ]
 
 
 def segments(

@@ -7,6 +7,7 @@ import streamlit as st
 from fusescope.analysis.kernel_names import match
 from fusescope.store import profile
 from pages._ui.app import run_data, url
+from pages._ui.forms import fields
 from pages._ui.profiler import data, sentences
 from pages._ui.profiler.data import Profile
 from pages._ui.widgets.text import run_name
@@ -40,6 +41,7 @@ def choose(state: url.State, found: Profile) -> tuple[Profile | None, Profile | 
         [NONE, *options],
         key=key,
         format_func=names.get,
+        filter_mode=fields.IN_LINES,
         help="Joined by kernel name, grid, block and order",
     )
     state.keep("with", chosen, usual)

@@ -12,6 +12,7 @@ from fusescope.jobs import submit
 from fusescope.store import library
 from pages._ui.answer import answer
 from pages._ui.app import callbacks, device, jobs, run_data, url
+from pages._ui.forms import fields
 from pages._ui.profiler import collecting, data, importing
 from pages._ui.profiler.views import choice
 from pages._ui.widgets import told
@@ -70,6 +71,7 @@ def _look(state: url.State) -> None:
         key=widget,
         format_func=names.get,
         label_visibility="collapsed",
+        filter_mode=fields.IN_LINES,
         on_change=_choose,
         args=(widget, options),
     )

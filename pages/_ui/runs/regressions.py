@@ -35,7 +35,8 @@ def draw(state: url.State) -> None:
     names = {name(one): one for one, _ in judged}
     if not names:
         return
-    chosen = names[fields.pick(state, "series", "implementation and case", list(names), box=right)]
+    filtered = {"box": right, "filter_mode": fields.IN_LINES}
+    chosen = names[fields.pick(state, "series", "implementation and case", list(names), **filtered)]
     subjects = commits.subjects({p.commit for one in names.values() for p in one.points})
     about = history.commits(list(names.values()), subjects)
     if alarms:

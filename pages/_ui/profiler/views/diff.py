@@ -43,6 +43,7 @@ def draw(state: url.State, found: Profile) -> None:
         options,
         key=fields.seeded(state, "against", options, options[0], found.id),
         format_func=names.get,
+        filter_mode=fields.IN_LINES,
     )
     state.keep("against", other)
     a, b = data.load(other), found
