@@ -1,6 +1,7 @@
 """Two profiles: whether they may be compared is said first, then a ratio without the profiler's own cost."""
 
 import dataclasses
+import json
 
 import folders
 import profiles_on_disk as disk
@@ -9,7 +10,10 @@ import synthetic
 from drawn_page import figures, said
 from profiles_on_disk import TRACE
 
+from fusescope import cli
 from fusescope.analysis.compare import profiled
+from fusescope.analysis.profile import diff
+from fusescope.charts.profile import changes
 
 OTHER = disk.OTHER
 BENCH = "20261121-120000-bench-dddddd"
@@ -97,6 +101,24 @@ def test_without_a_benchmark_the_cost_is_said_where_the_device_waits(draw, profi
     at = compared(draw, profiles, impl="v4_scheduled")
     assert "step" in at.subheader[0].value
     assert "waits for the host, which the profiler slows down" in said(at.markdown)
+
+
+def test_on_two_devices_changes_are_drawn_without_a_verdict():
+    rows = [diff.Difference("k", "", "slower", 1e3, 2e3, 1e3, 0.5, 1, 1)]
+    drawn = json.dumps(changes.bars(rows, verdicts=False, by="kernel").to_plotly_json(), default=str)
+    assert "+1.00 \\u00b5s" in drawn and "slower" not in drawn and "\\u25bc" not in drawn
+
+
+def test_the_command_line_says_it_too(profiles, capsys):
+    disk.trace(profiles, TRACE)
+    disk.trace(profiles, OTHER, disk.SPEC | {"dtype": "float32"}, scale=0.5)
+    assert cli.main(["profile", "diff", TRACE, OTHER]) == 0
+    text = capsys.readouterr().out
+    assert "may b be compared with a? No: the work differs (dtype float16 against float32)" in text
+    assert "faster" not in text and "slower" not in text and "step on the device" in text
+    assert cli.main(["profile", "diff", TRACE, OTHER, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["comparable"]["yes"] is False and found["step"]["speedup"] is None
 
 
 def test_a_pinned_baseline_of_other_work_gives_no_verdicts(draw, profiles):

@@ -226,9 +226,9 @@ def _table(found: Sequence[Series], told: Sequence[dict]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "implementation": short(one.impl),
+            **more,
             "operator": one.op,
             "case": captions.case_of(json.loads(one.case)),
-            **more,
             f"best ({unit})": one.best.time.median * factor,
             f"now ({unit})": one.last.time.median * factor,
             "best at": _at(one.best),

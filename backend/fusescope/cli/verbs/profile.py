@@ -154,48 +154,51 @@ def _words(answer: dict) -> str:
 
 
 def diff(args, out) -> int:
-    """Two runs that hold profiles: faster, slower, new, gone."""
+    """Two runs that hold profiles: whether they may be compared; faster, slower, new, gone."""
     from dataclasses import asdict
 
+    from fusescope.analysis.compare import profiled
     from fusescope.analysis.profile import diff as profile_diff
     from fusescope.analysis.profile.metrics import step_ns
     from fusescope.charts.numbers import faster, three
-    from fusescope.store import library, profile
+    from fusescope.store import folder, library, profile
 
-    sides = []
-    for run_id in (args.a, args.b):
-        path = library.find(run_id)
-        name = profile_diff.BY[args.by][0]
-        steps = len(profile.rows(path, "steps")) if "steps" in profile.names(path) else 0
-        whole = step_ns(profile.summary(path) or {}, steps)
-        sides.append((path.name, profile.rows(path, name), max(1, steps), whole))
-    (a, a_rows, a_steps, a_ns), (b, b_rows, b_steps, b_ns) = sides
-    rows = profile_diff.diff(a_rows, b_rows, args.by, a_steps, b_steps)
+    paths = [library.find(run_id) for run_id in (args.a, args.b)]
+    steps = [len(profile.rows(p, "steps")) if "steps" in profile.names(p) else 0 for p in paths]
+    a_ns, b_ns = (step_ns(profile.summary(p) or {}, n) for p, n in zip(paths, steps, strict=True))
+    answer = profiled.judge(*(folder.read(p) for p in paths), (steps[0], steps[1]))
+    a_steps, b_steps = (max(1, n) for n in steps)
+    name = profile_diff.BY[args.by][0]
+    rows = profile_diff.diff(*(profile.rows(p, name) for p in paths), args.by, a_steps, b_steps)
+    a, b = (p.name for p in paths)
     data = {"a": a, "b": b, "by": args.by, "a_steps": a_steps, "b_steps": b_steps}
-    speedup = a_ns / b_ns if a_ns and b_ns else None
+    data["comparable"] = {
+        "yes": answer.comparable,
+        "text": answer.text,
+        "cautions": list(answer.cautions),
+    }
+    speedup = a_ns / b_ns if a_ns and b_ns and answer.comparable else None
     data |= {"step": {"a_ns": a_ns, "b_ns": b_ns, "speedup": speedup}}
     data |= {"totals": profile_diff.totals(rows), "rows": [asdict(r) for r in rows]}
-    shown = [
-        [
-            profile_text.plain(r.name)[:60],
-            r.state,
-            three(r.a_ns / 1000),
-            three(r.b_ns / 1000),
-            three(r.delta_ns / 1000),
-            faster(r.speedup),
-        ]
-        for r in rows[: max(0, args.limit)]
-    ]
-    head = [args.by, "state", "a µs", "b µs", "b − a µs", "b is"]
-    lines = [
-        f"a = {a} ({a_steps} steps)",
-        f"b = {b} ({b_steps} steps)",
-        "",
-        table(head, shown, "llrrrr") if rows else "nothing to compare",
-    ]
-    if speedup:
+    columns = {
+        args.by: lambda r: profile_text.plain(r.name)[:60],
+        "state": lambda r: r.state,
+        "a µs": lambda r: three(r.a_ns / 1000),
+        "b µs": lambda r: three(r.b_ns / 1000),
+        "b − a µs": lambda r: three(r.delta_ns / 1000),
+        "b is": lambda r: faster(r.speedup),
+    }
+    if not answer.comparable:  # a change is neither faster nor slower
+        del columns["state"], columns["b is"]
+    shown = [[value(r) for value in columns.values()] for r in rows[: max(0, args.limit)]]
+    lines = [f"a = {a} ({a_steps} steps)", f"b = {b} ({b_steps} steps)"]
+    lines.append(f"may b be compared with a? {profile_text.plain(answer.text)}")
+    lines += [f"cautions: {profile_text.plain('; '.join(answer.cautions))}"] * bool(answer.cautions)
+    if a_ns and b_ns:
         step = f"{three(a_ns / 1e6)} → {three(b_ns / 1e6)} ms"
-        lines.insert(2, f"step on the device: {step}, b is {faster(speedup)}")
+        lines.append(f"step on the device: {step}" + (f", b is {faster(speedup)}" if speedup else ""))
+    right = "".join("l" if head in (args.by, "state") else "r" for head in columns)
+    lines += ["", table(list(columns), shown, right) if rows else "nothing to compare"]
     lines += [f"… {len(rows) - len(shown)} more (--limit)"] if len(rows) > len(shown) else []
     out.answer(data, "\n".join([*lines, "profiled times per step; for latencies compare benchmarks"]))
     return 0
