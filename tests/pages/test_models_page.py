@@ -15,6 +15,7 @@ from fusescope.charts.models import layer_parts
 from fusescope.core import paths
 from fusescope.core.records import Accuracy, Rate, Record, Speedup, Times
 from fusescope.models.describe import memory as room
+from pages._ui.app import run_data
 from pages._ui.models import views
 from pages._ui.models.views import NAMES
 
@@ -351,3 +352,16 @@ def test_decoding_is_told_in_tokens_per_second():
     assert "tokens/s" in table and "sequences/s" not in table
     both = [step, record("sdpa", 4.0, 4.0, name="gpt2", phase="prefill", seq=128)]
     assert {"tokens/s", "sequences/s"} <= set(views.readable(both, "sdpa"))
+
+
+@pytest.mark.slow
+def test_a_decode_step_says_how_near_it_is_to_memory_s_limit(draw, recorded):
+    """Of the matrix rate it reached 0.855 %, which says nothing where weights are read."""
+    run = "20261128-182722-model-368f43"
+    at = draw("models", model="llama3-8b", run=run, view="Table")
+    assert "fastest: fused-fp8, 80.4 % of memory's limit" in said(at.caption)
+    table = views.readable(run_data.records(run), "eager", "NVIDIA H200").set_index("mode")
+    assert table.loc["fused", "% of memory's limit"] == pytest.approx(91.7, abs=0.05)
+    assert "% of measured peak" not in table
+    both = views.readable(run_data.records("20261126-105530-model-7a2273"), "eager", "NVIDIA H100 80GB HBM3")
+    assert both["% of memory's limit"].isna().any() and both["% of measured peak"].notna().all()

@@ -134,7 +134,7 @@ def against(
     peer = next((r for r in rows if kind(r.impl) == "peer"), None)
     if first is not peer and kind(first.impl) == "ours" and peer and peer not in (*said, *rest[:1], known):
         named.append((_PEER, peer))
-    if _quantised(first) and (whole := next((r for r in rows if not _quantised(r)), None)):
+    if quantised(first) and (whole := next((r for r in rows if not quantised(r)), None)):
         named = [("without quantisation", whole), *(pair for pair in named if pair[1] is not whole)]
     said = (
         _peer(first, r, baseline, time(r)) if word == _PEER else _behind(first, r, baseline, word, time(r))
@@ -158,7 +158,7 @@ def _behind(first: Record, other: Record, baseline: str, word: str, took: str) -
     return f"{short(other.impl)} may be as fast, {took}" if open_ else f"{word} {short(other.impl)}, {took}"
 
 
-def _quantised(record: Record) -> bool:
+def quantised(record: Record) -> bool:
     """Whether an execution mode has other weights, or a cache in another dtype, than the model's own."""
     return bool((record.extra or {}).get("quantised"))
 

@@ -6,18 +6,17 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from fusescope import masks, models, ops
-from fusescope.analysis import hardware, roofline
+from fusescope import masks, models
 from fusescope.analysis.compare.leaders import ranked
-from fusescope.charts import captions, numbers, sentences, verdicts
+from fusescope.charts import captions, numbers, sentences
 from fusescope.core.records import Record
 from fusescope.masks import counting
-from fusescope.store import library
 from fusescope.store.answers import Found, Question
 from pages._ui.answer import nearest
-from pages._ui.app import cached_chart, run_data
+from pages._ui.app import run_data
 from pages._ui.home import links, stand_in
 from pages._ui.home.question import ATTENTION, Asked, title
+from pages._ui.limits import least, rates
 from pages._ui.widgets.text import device_text, md
 
 _REFERENCES = ("sdpa", "eager")
@@ -41,19 +40,20 @@ def _line(question: Question, name: str) -> None:
     found, name = nearest.find(question), name + _mask(question)
     answer = found and _answer(found)
     if answer and not found.differs:
-        st.markdown(f"**{name}: {md(answer.text)}**{md(_share(found, answer.rows))}")
+        st.markdown(f"**{name}: {md(answer.text)}**{md(_share(answer.rows, found.device_name))}")
         if question.op.startswith("model:"):
             st.caption(_bound(question))
         _links(question, found, answer)
         return
     st.markdown(f"**{name}: not recorded.** {_bound(question)}")
     if answer:
-        text = md(answer.text + _share(found, answer.rows))
+        text = md(answer.text + _share(answer.rows, found.device_name))
         st.markdown(f"Nearest recorded ({nearest.differences(found)}): {text}")
     _links(question, found, answer)
     if other := stand_in.find(question, found):
         answer = _answer(other[1])
-        st.markdown(stand_in.sentence(question, *other, answer.text))
+        text = answer.text + _share(answer.rows, other[1].device_name)
+        st.markdown(stand_in.sentence(question, *other, text))
         _links(*other, answer, measure=False)
     elif not answer:
         st.caption(stand_in.nothing(question))
@@ -109,56 +109,59 @@ def _per_second(ms: float, batch: int) -> str:
 
 
 def _bound(question: Question) -> str:
-    """What a call takes at least at the device's ceilings: minimum traffic and arithmetic. Measured ones are
+    """What a call takes at least at the device's rates: minimum traffic and arithmetic. Measured ones are
     rates of copies and products: an implementation that only reads may be some percent below."""
-    ceilings, source = _ceilings(question.device_name, question.dtype)
-    if ceilings is None:
+    found = rates.of(question.device_name, question.dtype)
+    if found is None:
         where = md(device_text(str(question.device_name)))
         return f"No bound: the rates of {where} in {question.dtype} were not measured."
     if not counting.countable(question.case):
         return "No bound: counting this mask at this length takes minutes."
+    about = question.op, question.case, str(question.dtype), found
     try:
-        flop, moved, peaks = cached_chart.once(("bound", repr(question)), lambda: _work(question))
+        whole = least.of(*about)
     except ValueError as error:
         return f"It cannot be run: {md(str(error))}."
-    least, batch = roofline.least_ms(flop / peaks, moved, ceilings), question.case.get("batch")
-    eight = None
+    times = {"": whole.ms}
     if _takes_8_bits(question):  # by modes that read fewer bytes
-        key = ("bound", "8 bits", repr(question))
-        fewer = cached_chart.once(key, lambda: _work(question, _EIGHT_BITS))
-        eight = roofline.least_ms(*fewer[:2], ceilings)
-    times = {f" with {question.dtype} weights": least, " with 8-bit ones": eight}
-    if eight is None or eight >= least:
-        times = {"": least}
-    rate = ""
+        eight = least.of(*about, _EIGHT_BITS).ms
+        if eight < whole.ms:
+            times = {f" with {question.dtype} weights": whole.ms, " with 8-bit ones": eight}
+    rate, batch = "", question.case.get("batch")
     if question.case.get("phase") == "decode":
-        rates = [f"{_per_second(ms, batch)}{weights}" for weights, ms in times.items()]
-        rate = f"At batch {batch} at most {', '.join(rates)}. "
+        each = [f"{_per_second(ms, batch)}{weights}" for weights, ms in times.items()]
+        rate = f"At batch {batch} at most {', '.join(each)}. "
     bounds = ", ".join(f"{numbers.time(ms)}{weights}" for weights, ms in times.items())
-    return (
-        f"{rate}At these rates it takes at least {bounds}: {numbers.size(moved)} of "
-        f"minimum traffic at {numbers.three(ceilings.bandwidth_gbps / 1e3)} TB/s, "
-        f"{numbers.three(flop / 1e9)} GFLOP at {numbers.three(peaks * ceilings.tflops)} TFLOP/s ({source})."
-    )
+    return f"{rate}At these rates it takes at least {bounds}: {_sums(whole)}."
 
 
-def _share(found: Found, rows: list[Record]) -> str:
-    """ "; 94.1 % of the speed that the rates of the device allow" of an operator's fastest time, those of
-    copies and products; "" where its case cannot be counted: too large, or a mask of a file that is gone."""
-    question = Question(rows[0].op, found.case, found.dtype, found.device_name)
-    first, ceilings = next(iter(ranked(rows)), None), _ceilings(found.device_name, found.dtype)[0]
-    if first is None or ceilings is None or question.op.startswith("model:"):
+def _sums(of: least.Least) -> str:
+    """ "192 MiB of minimum traffic at 4.25 TB/s, 12.2 GFLOP at 754 TFLOP/s (measured)"."""
+    at, same = of.rates, of.rates.memory_from == of.rates.matrix_from
+    memory = f"{numbers.size(of.moved)} of minimum traffic at "
+    memory += f"{numbers.three(at.ceiling.bandwidth_gbps / 1e3)} TB/s" + f" ({at.memory_from})" * (not same)
+    matrix = f"{numbers.three(of.flop / 1e9)} GFLOP at {numbers.three(of.peaks * at.ceiling.tflops)} TFLOP/s"
+    return f"{memory}, {matrix} ({at.matrix_from})"
+
+
+def _share(rows: list[Record], device_name: str) -> str:
+    """ "; 94.1 % of the speed that the rates of the device allow" of the fastest time, those of copies and
+    products; of a model with its bound, and also of the fastest mode without quantisation; "" where its case
+    cannot be counted (``least.share``)."""
+    of_model = rows[0].op.startswith("model:")
+    first = next(iter(ranked(rows)), None)
+    found = first and least.share(first, device_name)
+    if not found:
         return ""
-    try:
-        if not counting.countable(found.case):
-            return ""
-        flop, moved, peaks = cached_chart.once(("bound", repr(question)), lambda: _work(question))
-    except (ValueError, OSError):
-        return ""
-    least = roofline.least_ms(flop / peaks, moved, ceilings)
-    share = least / verdicts.compared_time(first).median
-    text = f"; {numbers.percent(share)} of the speed that the rates of the device allow"
-    return text + _ABOVE * (share > 1)
+    text = f"; {numbers.percent(found.share)} of the speed that the rates of the device allow"
+    if not of_model:
+        return text + _ABOVE * (found.share > 1)
+    text += f" (at least {numbers.time(found.least.ms)})"
+    whole = next((r for r in ranked(rows) if not sentences.quantised(r)), first)
+    if whole is not first and (other := least.share(whole, device_name)):
+        text += f", without quantisation {numbers.percent(other.share)} "
+        text += f"(at least {numbers.time(other.least.ms)})"
+    return text
 
 
 def _takes_8_bits(question: Question) -> bool:
@@ -167,36 +170,6 @@ def _takes_8_bits(question: Question) -> bool:
         return False
     found = models.modes(models.named(question.op), "cuda")
     return any(mode.name == f"fused-{_EIGHT_BITS}" and mode.reason is None for mode in found)
-
-
-def _work(question: Question, quantised: str | None = None) -> tuple[float, float, float]:
-    """(FLOP, minimum bytes, how many times the dtype's arithmetic peak it may reach) of one call; ValueError
-    where there is no such case."""
-    if question.op.startswith("model:"):
-        name = models.named(question.op)
-        cost = models.cost(name, models.validate(name, question.case), question.dtype, quantised)
-    else:
-        operator = ops.load(question.op)
-        cost = operator.cost(operator.validate(dict(question.case)), question.dtype)
-    return cost.flop_effective, cost.bytes, cost.peaks
-
-
-def _ceilings(name: str | None, dtype: str | None) -> tuple[roofline.Ceiling | None, str]:
-    """The device's measured ceilings, else those of its data sheet, and which they are."""
-    return _ceilings_of(name, dtype, run_data.state())
-
-
-@st.cache_data(max_entries=64, show_spinner=False)
-def _ceilings_of(name: str | None, dtype: str | None, state: int) -> tuple[roofline.Ceiling | None, str]:
-    for run in library.runs(kind="bench", limit=200)[0] + library.runs(kind="model", limit=200)[0]:
-        if run.device_name == name:
-            try:
-                return roofline.ceiling(run.environment.get("ceilings") or {}, str(dtype)), "measured"
-            except ValueError:
-                continue
-    peaks = hardware.peaks(name or "")
-    rate = peaks and (peaks.tflops(str(dtype)) or peaks.tflops(str(dtype), "vector"))
-    return (roofline.Ceiling(peaks.bandwidth_gbps, rate), "data sheet") if rate else (None, "")
 
 
 def _links(question: Question, found: Found | None, answer: _Answer | None, measure: bool = True) -> None:

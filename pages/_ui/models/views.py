@@ -17,6 +17,7 @@ from fusescope.core.records import Record
 from pages._ui.answer import views
 from pages._ui.app import cached_chart, url
 from pages._ui.forms import fields
+from pages._ui.limits import least
 from pages._ui.models import accuracy, anatomy
 from pages._ui.models.form import Choice
 from pages._ui.widgets import elements
@@ -24,6 +25,7 @@ from pages._ui.widgets.text import md
 
 _BY_TOKEN = ("decode", "generate")
 """Phases whose rate is that of tokens."""
+_OF_MEMORY, _OF_PEAK = "% of memory's limit", "% of measured peak"
 _NO_RUN = "No results yet; press Run."
 
 
@@ -50,18 +52,21 @@ def _table(state: url.State, choice: Choice, look: views.Look | None) -> None:
     if look is None:
         elements.note(_NO_RUN)
         return
-    data = cached_chart.once(("model-table", *look.key), lambda: readable(look.rows, look.baseline))
+    about = look.rows, look.baseline, look.run.device_name
+    data = cached_chart.once(("model-table", *look.key), lambda: readable(*about))
     elements.table(
         data,
         look.name("records"),
         lambda: csv(look.rows, look.baseline),
-        why=_why(look.rows, look.baseline),
+        why=_why(*about),
         about={"mode": views.ideas(look.rows[0].op, look.rows[0].device)},
     )
     _generation(look)
     elements.note(
         "Percentiles: single calls, warm. Peak memory: the allocator's peak during a call, weights included. "
-        "First: the first call. % of measured peak: of the matrix rate measured on this device."
+        "First: the first call. % of measured peak: of the matrix rate measured on this device. % of "
+        "memory's limit: the time of the minimum traffic (weights, cache) at the measured rate, over the "
+        "median."
     )
 
 
@@ -84,11 +89,15 @@ def _generation(look: views.Look) -> None:
             help=captions.case(r),
         )
         size = f"batch {r.case['batch']}, sequence {r.case['seq']:,}"
-        column.caption(f"{size}; fastest: {short(r.impl)}")
+        near = least.of_memory(r, look.run.device_name)
+        limit = f", {numbers.percent(near)} of memory's limit" if near else ""
+        column.caption(f"{size}; fastest: {short(r.impl)}{limit}")
 
 
-def readable(records: list[Record], baseline: str) -> pd.DataFrame:
-    """Records of a model as a readable table, one unit per column."""
+def readable(records: list[Record], baseline: str, device_name: str = "") -> pd.DataFrame:
+    """Records of a model as a readable table, one unit per column. A share of the matrix rate says nothing
+    where memory is the limit of all of them: it is left out then, else that of memory's limit where none
+    has it."""
     unit, factor = numbers.time_unit(t.median for r in records if (t := r.time))
     first_unit, to_first = numbers.time_unit(r.time_ms.first for r in records if r.time_ms)
     keys, lines, modes = tables.varying(records), [], memory.several(records)
@@ -110,7 +119,8 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
                 "tokens/s": throughput.get("tokens_per_s"),
                 "images/s": throughput.get("images_per_s"),
                 "TFLOP/s": r.tflops.effective if r.tflops else None,
-                "% of measured peak": _scaled(x.get("share_of_peak"), 100),
+                _OF_MEMORY: _scaled(least.of_memory(r, device_name), 100),
+                _OF_PEAK: _scaled(x.get("share_of_peak"), 100),
                 "peak memory (MiB)": _scaled(held["peak_bytes"], 2**-20),
                 "process (NVML, MiB)": _scaled(held["nvml_process_bytes"], 2**-20),
                 "max abs error": r.accuracy.max_abs if r.accuracy else None,
@@ -122,6 +132,11 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
     empty = [c for c in ("sequences/s", "tokens/s", "images/s") if data[c].isna().all()]
     if "tokens/s" not in empty and all(r.case.get("phase") in _BY_TOKEN for r in records):
         empty.append("sequences/s")
+    timed = data.loc[[r.status == "ok" for r in records], _OF_MEMORY].notna()
+    if not timed.any():
+        empty.append(_OF_MEMORY)
+    elif timed.all():
+        empty.append(_OF_PEAK)
     return data.drop(columns=empty)
 
 
@@ -131,7 +146,7 @@ def csv(records: list[Record], baseline: str) -> pd.DataFrame:
     return pd.concat([tables.tidy(records, baseline), flat], axis=1)
 
 
-def _why(records: list[Record], baseline: str):
+def _why(records: list[Record], baseline: str, device_name: str):
     """Why a value is unknown, by (row, column)."""
     found, modes = {}, memory.several(records)
     for i, r in enumerate(records):
@@ -140,16 +155,16 @@ def _why(records: list[Record], baseline: str):
         elif r.speedup:
             found[i, "95 % interval (×)"] = verdicts.no_interval(r)
         if r.status != "ok":
-            found |= {
-                (i, c): f"{r.status}: {r.reason}"
-                for c in ("verdict", "95 % interval (×)", "sequences/s", "tokens/s", "images/s", "TFLOP/s")
-            }
+            rates = ("sequences/s", "tokens/s", "images/s", _OF_MEMORY, "TFLOP/s")
+            found |= {(i, c): f"{r.status}: {r.reason}" for c in ("verdict", "95 % interval (×)", *rates)}
         elif r.device == "cpu":
             found[i, "peak memory (MiB)"] = "measured on CUDA devices only"
         else:
             reasons = memory.figures(r, modes)[1]
             found[i, "peak memory (MiB)"] = reasons.get("peak_bytes", "")
             found[i, "process (NVML, MiB)"] = reasons.get("nvml_process_bytes", "")
+        if r.status == "ok" and least.of_memory(r, device_name) is None:
+            found[i, _OF_MEMORY] = "memory is not its limit"
     return found
 
 
