@@ -45,8 +45,20 @@ def _near(text: str, before: str, expected: float, after: str) -> None:
             {"about": "llama3.1-8b", "phase": "prefill"},
             ("Another model, Llama 3 8B, is the most similar one recorded (of the same sizes).",),
         ),
+        (
+            {"about": "qwen3-0.6b", "phase": "decode", "batch": "1"},
+            (
+                "Another model, Llama 3 8B, is the most similar one recorded (parameters 8.03 B instead of",
+                "Llama 3 8B: fused-fp8, 2.37 ms",
+                "of the speed that the rates of the device allow (at least 1.91 ms), without quantisation 91",
+            ),
+        ),
+        (
+            {"about": "mistral-7b", "phase": "prefill"},
+            ("Another model, Llama 3 8B, is", "NVIDIA H100 80GB HBM3 instead of NVIDIA H200: "),
+        ),
     ],
-    ids=["another family", "recorded on a processor alone", "same sizes"],
+    ids=["another family", "recorded on a processor alone", "same sizes", "same case", "as large"],
 )
 def test_the_most_similar_recorded_model_is_named_as_another(draw, recorded, asked, says):
     at = draw("app", **asked)

@@ -50,7 +50,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Found:
-    """A measured case. differs: {setting: (asked, measured)}, empty where it is the requested case."""
+    """A measured case. differs: {setting: (asked, measured)}, empty where it is the requested case; away: how
+    far it is from that, by which the nearest is found."""
 
     run: str
     case: Mapping[str, Any]
@@ -58,6 +59,7 @@ class Found:
     device_name: str
     implementations: int  # with a valid time
     differs: Mapping[str, tuple[Any, Any]]
+    away: tuple[float, float] = (0.0, 0.0)
 
 
 def find(
@@ -181,4 +183,4 @@ def _found(question: Question, row: tuple, meaning: Meaning) -> Found:
         pairs["dtype"] = (question.dtype, dtype)
     if question.device_name not in (None, device):
         pairs["device"] = (question.device_name, device)
-    return Found(run, case, dtype, device, int(count), pairs)
+    return Found(run, case, dtype, device, int(count), pairs, _distance(question, row, meaning))

@@ -3,6 +3,7 @@ under its own name."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from fusescope import models
@@ -13,6 +14,9 @@ from pages._ui.answer import nearest
 from pages._ui.home.question import of_model, title
 from pages._ui.widgets.text import md
 
+_AS_LARGE = 1.0
+"""Doublings of the parameters up to which two models count as equally large: what either reaches of its bound
+tells of the other, even on another GPU."""
 _CALLED = {
     "parameters": "parameters",
     "layers": "layers",
@@ -27,15 +31,20 @@ _CALLED = {
 
 def find(question: Question, found: Found | None) -> tuple[Question, Found] | None:
     """(the same question of the most similar model with a record that answers it, that record); None where
-    ``found``, of the model itself, is enough, or nothing is recorded of one like it."""
+    ``found``, of the model itself, is enough, or nothing is recorded of one like it.
+
+    One with nearly as many parameters comes first, whatever was measured of it. Of the others first what was
+    measured in this phase on this device, then at the nearest case, then of the nearest sizes: how much of
+    its bound a model reaches depends on these in this order."""
     if not question.op.startswith("model:") or (found and _on_such_a_device(found)):
         return None
-    for name in models.relatives(models.named(question.op)):
+    asked, like = models.named(question.op), []
+    for name in models.relatives(asked):
         of_other = replace(question, op=models.op(name), case=of_model(name, question.case))
         measured = nearest.find(of_other)
         if measured and _on_such_a_device(measured) and "phase" not in measured.differs:
-            return of_other, measured
-    return None
+            like.append((_of_another_size(asked, name), measured.away, of_other, measured))
+    return min(like, key=lambda one: one[:2])[2:] if like else None  # of equals the first relative
 
 
 def sentence(question: Question, of_other: Question, found: Found, answer: str) -> str:
@@ -54,6 +63,10 @@ def nothing(question: Question) -> str:
     if question.op.startswith("model:"):
         return "Nearest: none. No model with layers of this structure is recorded in this phase."
     return "Nearest: none. This operator is not recorded."
+
+
+def _of_another_size(asked: str, other: str) -> bool:
+    return abs(math.log2(models.total(asked) / models.total(other))) > _AS_LARGE
 
 
 def _on_such_a_device(found: Found) -> bool:
