@@ -109,3 +109,31 @@ def test_a_link_resets_what_was_typed_into_a_mask(draw):
     at.query_params.clear()
     at.query_params["mask-full"], at.query_params["batch"] = "sliding_window", "3"
     assert widget(calm(at.run()).text_input, "left").value == "64"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["gallery", "box"])
+def test_another_mask_keeps_what_both_have(draw, by):
+    """From dilated to strided, a window of 64 went back to 128."""
+    at = draw("masks", seq="2048", mask="dilated:window=64,dilation=4")
+
+    def choose(name):
+        if by == "gallery":
+            at.button(key=f"gallery/{name}").click()
+        else:
+            at.selectbox(key="masks/mask/name").set_value(name)
+        return query(calm(at.run()))["mask"]
+
+    assert choose("strided") == "strided:window=64"
+    assert choose("causal") == "causal" and choose("strided").startswith("strided")
+    assert query(draw("masks", seq="2048", mask="strided"))["mask"] == "strided", "as a link says"
+
+
+def test_what_another_mask_does_not_take_is_left(draw):
+    at = draw("masks", seq="2048", mask="dilated:window=64,dilation=4")
+    at.text_input(key="masks/seq/typed").set_value("4096")
+    at.selectbox(key="masks/mask/name").set_value("longformer")
+    assert query(calm(at.run()))["mask"] == "longformer:window=64", "a default follows the length"
+    at = draw("masks", seq="2048", mask="dilated")
+    at.selectbox(key="masks/mask/name").set_value("longformer")
+    assert query(calm(at.run()))["mask"] == "longformer", "its own default, not that of the mask before"

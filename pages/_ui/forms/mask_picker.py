@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +48,7 @@ def choose(
     name = st.selectbox(
         label, names, key=f"{home}/name", format_func=lambda n: n.replace("_", " "), help=help or None
     )
+    _carry_over(home, name)
     if name == NONE:
         return None, st.container()
     if name == FILE:
@@ -88,6 +90,7 @@ def line(
         _from_url(state, slot, home, start, scope in state.scopes, files=False)
     known = {"label": "mask", "format_func": lambda n: n.replace("_", " "), "width": _WIDE}
     name = row.selectbox(options=masks.names(), key=f"{home}/name", help=help, **known)
+    _carry_over(home, name)
     definition = masks.definition(name)
     if not definition.PARAMETERS:
         text = name
@@ -105,13 +108,14 @@ def line(
 
 
 def pick(page: str, slot: str, name: str) -> None:
-    """Put a mask of that name into a slot of a page, with its defaults (a callback)."""
+    """Put a mask of that name into a slot of a page, as ``_carry_over`` fills it (a callback)."""
     _put(f"{page}/{slot}", masks.Mask(name))
 
 
 def put(page: str, slot: str, text: str) -> None:
     """Put a mask as ``masks.parse`` reads it into a slot of a page (a callback); ValueError for no mask."""
     given = masks.parse(text)
+    st.session_state.pop(f"{page}/{slot}/drawn", None)
     if isinstance(given, masks.DenseMask):
         take_file(page, slot, given.path)
     else:
@@ -143,6 +147,7 @@ def _from_url(
     state: url.State, slot: str, home: str, start: str, mine: bool = True, files: bool = True
 ) -> None:
     """``mine``: whether the URL's parameter belongs to this slot; ``files``: whether it may name a file."""
+    st.session_state.pop(f"{home}/drawn", None)
     text = state.query.get(slot, start) if mine else start
     try:
         if not files and text.startswith("file:"):
@@ -171,6 +176,23 @@ def _put(home: str, given: masks.Mask) -> None:
         key = f"{home}/{given.name}/{name}"
         st.session_state[key] = known[name].write(value) if known[name].kind.startswith("ints") else value
         st.session_state[f"{key}/default"] = None
+
+
+def _carry_over(home: str, name: str) -> None:
+    """Give a mask that was just chosen the parameters that were set for the one drawn before: two windows are
+    compared at one width. Those that the new one does not take, or not that large, keep their defaults."""
+    before, st.session_state[f"{home}/drawn"] = st.session_state.get(f"{home}/drawn"), name
+    if before == name or not {before, name} <= {*masks.names()}:
+        return
+    known = {p.name: p for p in masks.definition(name).PARAMETERS}
+    for p in masks.definition(before).PARAMETERS:
+        old, new = f"{home}/{before}/{p.name}", f"{home}/{name}/{p.name}"
+        value = st.session_state.get(old)
+        if p.name not in known or value is None or value == st.session_state.get(f"{old}/default"):
+            continue
+        with contextlib.suppress(ValueError):
+            known[p.name].read(value)
+            st.session_state[new], st.session_state[f"{new}/default"] = value, None
 
 
 def _file(home: str) -> str | None:
