@@ -14,6 +14,7 @@ from fusescope import masks
 from fusescope.core import same_code
 from fusescope.store import library
 from pages._ui.forms import mask_files
+from pages._ui.limits import rates
 from pages._ui.masks import stats
 
 SHAPE = ("batch", "heads", "kv_heads", "seq", "seq_k", "head_dim", "bias", "format")
@@ -30,22 +31,24 @@ _ENOUGH = 0.5
 @st.cache_data(max_entries=_KEPT, show_spinner=False)
 def records(op: str, state: int) -> pd.DataFrame:
     """Correct records of the operator with a time, oldest first: op, run, created, device_name, impl, dtype,
-    source_hash, speedup, the case's keys, and ``mode`` and ``ms`` of the first timing mode measured.
-    ``state``: ``run_data.state``."""
+    source_hash, speedup, the case's keys, ``mode`` and ``ms`` of the first timing mode measured, and
+    ``traffic``, the minimum of a call in MB (n/a where the record does not have it). ``state``:
+    ``run_data.state``."""
     table = library.records(op=op)
     table = table[table.status == "ok"]
     if table.empty:
         return pd.DataFrame()
     cases = pd.DataFrame([json.loads(c) for c in table["case"]], index=table.index)
     cases = cases.reindex(columns=list(dict.fromkeys([*cases.columns, "mask"])))
-    columns = ["op", "run", "created", "device_name", "impl", "dtype", "source_hash", "speedup"]
+    columns = ["op", "run", "created", "device_name", "impl", "dtype", "source_hash", "speedup", "gbps"]
     table = table[columns + [f"{m}_ms" for m in _MODES]].join(cases)
     parts = [
         table[table[f"{m}_ms"].notna()].assign(mode=m, ms=table[f"{m}_ms"].astype(float)) for m in _MODES
     ]
     first = pd.concat(parts)
     first = first[~first.index.duplicated()].sort_values(["created", "run"], kind="stable")
-    return first[first["mask"].notna()].drop(columns=[f"{m}_ms" for m in _MODES])
+    first = first.assign(traffic=first.gbps.astype(float) * first.ms)  # a record's GB/s is of that mode
+    return first[first["mask"].notna()].drop(columns=["gbps", *(f"{m}_ms" for m in _MODES)])
 
 
 @st.cache_data(max_entries=2 * _KEPT, show_spinner=False)
@@ -57,10 +60,10 @@ def pairs(op: str, state: int, every: bool = False) -> pd.DataFrame:
 def gains(table: pd.DataFrame, every: bool = False) -> pd.DataFrame:
     """One row per device, dtype, timing mode, shape and mask whose shape was measured on the full mask too.
 
-    ``impl``, ``ms``: of the fastest on the mask; ``full_impl``, ``full_ms``: on the full mask; ``gain``;
-    ``run``, ``full_run``: one run where there is one with both, the newest; ``older``: a newer source of
-    ``impl``, with other machine code, was measured on something else. every: a row for each implementation
-    instead of the fastest.
+    ``impl``, ``ms``, ``traffic``: of the fastest on the mask; ``full_impl``, ``full_ms``: on the full mask;
+    ``gain``; ``run``, ``full_run``: one run where there is one with both, the newest; ``older``: a newer
+    source of ``impl``, with other machine code, was measured on something else. every: a row for each
+    implementation instead of the fastest.
 
     Empty without such a pair. The file of a mask is not needed.
     """
@@ -81,7 +84,7 @@ def gains(table: pd.DataFrame, every: bool = False) -> pd.DataFrame:
                 older = isinstance(known, str) and not same_code.same(r.op, r.impl, r.source_hash, known)
                 rows.append(
                     dict(zip(keys, key, strict=True))
-                    | {"mask": mask, "impl": r.impl, "ms": r.ms, "run": run}
+                    | {"mask": mask, "impl": r.impl, "ms": r.ms, "run": run, "traffic": r.traffic}
                     | {"full_impl": whole.impl, "full_ms": whole.ms, "full_run": full_run}
                     | {"gain": whole.ms / r.ms, "older": older}
                 )
@@ -117,9 +120,13 @@ def _preferred(runs: dict[str, pd.DataFrame]) -> str:
     return [run for run, rows in runs.items() if len(rows) >= _ENOUGH * most][-1]
 
 
-def with_density(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """(the rows with ``density``, ``ideal`` = 1 / density and ``share`` of it achieved; how many were left
-    out because the mask's file is not on this machine or keeps no element)."""
+def with_limits(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """(the rows with what bounds their gain, how many were left out because the mask's file is not on this
+    machine or keeps no element).
+
+    ``density``; ``ideal`` = 1 / density, of the elements; ``memory``: the time of the full mask over that of
+    the minimum traffic at the device's rate (n/a where either is unknown); ``limit``: the lower of the two;
+    ``share`` of it achieved."""
     if rows.empty:
         return rows, 0
     found = defaultdict(lambda: None)
@@ -128,7 +135,10 @@ def with_density(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     density = [found[m, q, k] for m, q, k in zip(rows["mask"], rows.seq, rows.seq_k, strict=True)]
     rows = rows.assign(density=pd.Series(density, index=rows.index, dtype=float))
     known = rows[rows.density.notna() & (rows.density > 0)]
-    return known.assign(ideal=1 / known.density, share=known.gain * known.density), len(rows) - len(known)
+    rate = known.device_name.map({name: rates.bandwidth(name) for name in known.device_name.unique()})
+    known = known.assign(ideal=1 / known.density, memory=known.full_ms * rate.astype(float) / known.traffic)
+    known = known.assign(limit=known[["ideal", "memory"]].min(axis=1))
+    return known.assign(share=known.gain / known.limit), len(rows) - len(known)
 
 
 def _density(mask: str, seq_q: int, seq_k: int) -> float | None:
@@ -159,6 +169,33 @@ def of_mask(rows: pd.DataFrame, text: str, seq_q: int, seq_k: int, devices: list
     order = mine.assign(unusual=unusual, cold=mine["mode"].map(_MODES.index))
     order = order.sort_values(["cold", "unusual", "batch", "seq"], ascending=[True, True, False, False])
     return order[order.seq == order.seq.iloc[0]].drop(columns=["away", "unusual", "cold"])
+
+
+def nearest(rows: pd.DataFrame, text: str, seq_q: int, seq_k: int) -> str | None:
+    """The mask of the same name as ``text`` whose parameters and measured length are nearest to it at seq_q ×
+    seq_k; None without any."""
+    if rows.empty or text.startswith("file:"):
+        return None
+    asked = masks.parse(text)
+
+    def away(mask: str, q: int, k: int) -> float:
+        return _apart(asked, masks.parse(mask), seq_k, k) + _doublings(q, seq_q) + _doublings(k, seq_k)
+
+    cases = rows[["mask", "seq", "seq_k"]].drop_duplicates().itertuples(index=False)
+    alike = [(m, int(q), int(k)) for m, q, k in cases if m.partition(":")[0] == asked.name]
+    return min(alike, key=lambda case: (away(*case), case))[0] if alike else None
+
+
+def _apart(one: masks.Mask, other: masks.Mask, one_k: int, other_k: int) -> float:
+    """How far the parameters of two masks of one name are apart, in doublings, each on its own keys; 1 for
+    each that is no number and differs."""
+    a, b = dict(one.resolved(one_k).given), dict(other.resolved(other_k).given)
+    return sum(_between(a[name], b[name]) for name in a if a[name] != b.get(name))
+
+
+def _between(a: object, b: object) -> float:
+    numbers = all(isinstance(value, int | float) and value >= 0 for value in (a, b))
+    return _doublings(a + 1, b + 1) if numbers else 1.0
 
 
 def same(one: str, other: str, seq_k: int) -> bool:

@@ -20,7 +20,8 @@ _SHOWN = {
     "full_impl": "on the full mask",
     "gain": "speed-up (×)",
     "ideal": "ideal (×)",
-    "share": "of the ideal (%)",
+    "memory": "memory's limit (×)",
+    "share": "of the lower (%)",
     "kv_heads": "KV heads",
     "seq": "sequence",
     "seq_k": "keys",
@@ -28,7 +29,8 @@ _SHOWN = {
     "full_run": "run of the full mask",
 }
 """Columns of the file whose heading in the table is another."""
-_FIRST = ("mask", "impl", "ms", "full_impl", "full_ms", "gain", "ideal", "share")
+_NO_RATE = "the rate of this device is not known"
+_FIRST = ("mask", "impl", "ms", "full_impl", "full_ms", "gain", "ideal", "memory", "share")
 _LAST = ("dtype", "mode", "older", "run", "full_run")
 
 
@@ -65,12 +67,13 @@ def draw(state: url.State, look) -> None:
     unit, factor = numbers.time_unit([*data["ms"], *data["full_ms"]])
     shown = data.assign(share=100 * data["share"], ms=data["ms"] * factor, full_ms=data["full_ms"] * factor)
     shown = shown.rename(columns=_SHOWN | {"ms": f"time ({unit})", "full_ms": f"full mask ({unit})"})
-    elements.table(shown, f"mask-gain-{op}-table", data, height=260, why={})
+    elements.table(shown, f"mask-gain-{op}-table", data, height=260, why={"memory's limit (×)": _NO_RATE})
     elements.note(
         f"{len(points)} results of {points.run.nunique()} runs. {_why(missing)} Both times are of the same "
         f"shape, dtype, device and timing mode ({captions.mode(points['mode'].mode()[0])}), from the newest "
-        "run that measured both. older: a newer source of the implementation was measured on other shapes "
-        "only."
+        "run that measured both. ideal: 1 / density; memory's limit: the time of the full mask over that of "
+        "the minimum traffic at the device's rate; of the lower: of the smaller of these two. older: a newer "
+        "source of the implementation was measured on other shapes only."
     )
 
 
@@ -78,12 +81,12 @@ def draw(state: url.State, look) -> None:
 def _points(
     op: str, name: str, dtype: str, every: bool, only: bool, look: tuple, runs: int
 ) -> tuple[pd.DataFrame, int]:
-    """``achieved.with_density`` of the pairs to show, with ``chosen``: of a mask above the view; and a
+    """``achieved.with_limits`` of the pairs to show, with ``chosen``: of a mask above the view; and a
     ``label``."""
     found = achieved.pairs(op, runs, every=every)
     found = found[(found.device_name == name) & (found.dtype == dtype)]
     mine = _above(found, look[0])
-    points, missing = achieved.with_density(found[mine] if only else found)
+    points, missing = achieved.with_limits(found[mine] if only else found)
     return points.assign(chosen=mine.reindex(points.index), label=_labels(points)), missing
 
 

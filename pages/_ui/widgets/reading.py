@@ -37,7 +37,8 @@ _READING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "Speed-up over the fastest on the full mask",
         "Each dot is a measured mask. The curve is the ideal: time in proportion to the elements kept. A dot "
-        "on the curve has turned all of its sparsity into speed.",
+        "on the curve has turned all of its sparsity into speed. The rate of memory may allow less: hover "
+        "for a dot's limit.",
         ("speed-up", "elements kept"),
     ),
     (

@@ -1,4 +1,4 @@
-"""Measured speed-ups of masks against the ideal of skipping, 1 / density."""
+"""Measured speed-ups of masks against what skipping allows, 1 / density."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fusescope.charts.colours import colour, marker, short
 
 
 def against_density(points: pd.DataFrame, title: str, subtitle: str = "", theme: str = "light") -> go.Figure:
-    """One point per record: ``density`` 0 … 1 and ``gain`` (speed-up), with ``impl``, ``label`` and, where
-    some are to stand out, ``chosen``; the line is 1 / density."""
+    """One point per record: ``density`` 0 … 1 and ``gain`` (speed-up), with ``impl``, ``label``, ``limit``
+    (what can be reached) and, where some are to stand out, ``chosen``; the line is 1 / density."""
     c = template.THEMES[theme]
     if points.empty:
         return template.empty("No results.", theme)
@@ -35,13 +35,16 @@ def against_density(points: pd.DataFrame, title: str, subtitle: str = "", theme:
             mode="markers",
             name=short(impl),
             text=rows.label,
+            customdata=[numbers.ratio(limit) for limit in rows.limit],
             marker=dict(
                 size=[12 if above else 8 for above in rows.chosen] if stand_out else 9,
                 color=colour(impl),
                 symbol=marker(impl),
                 opacity=[1.0 if above else 0.4 for above in rows.chosen] if stand_out else 0.85,
             ),
-            hovertemplate="%{text}<br>%{x:.3g} % kept, %{y:.3g}×<extra>" + short(impl) + "</extra>",
+            hovertemplate="%{text}<br>%{x:.3g} % kept, %{y:.3g}× of at most %{customdata}<extra>"
+            + short(impl)
+            + "</extra>",
         )
     where = float(np.sqrt(low))
     fig.add_annotation(
@@ -66,7 +69,7 @@ def against_density(points: pd.DataFrame, title: str, subtitle: str = "", theme:
 
 
 def summary(points: pd.DataFrame) -> str:
-    """How much of the ideal was reached: the least, the median and the most of all points."""
-    share = points.gain * points.density
+    """How much of what can be reached (``share``) was: the least, the median and the most of all points."""
+    share = points.share
     least, middle, most = (numbers.percent(float(v)) for v in (share.min(), share.median(), share.max()))
-    return f"{least} to {most} of the ideal, median {middle}"
+    return f"{least} to {most} of the limit, median {middle}"
