@@ -30,7 +30,7 @@ def sentence(text: str, seq_q: int, seq_k: int, rows: pd.DataFrame) -> str:
         return "This mask keeps no element."
     tiles = known["elements"] / known["sides"][_TILE]["executed"]
     said = f"Keeps {numbers.percent(known['density'])} of the elements: skipping the rest allows "
-    said += f"**{numbers.ratio(1 / known['density'])}**, skipping empty tiles of {_TILE} × {_TILE} "
+    said += f"**{numbers.ratio(1 / known['density'])}**, skipping empty {_TILE} × {_TILE} tiles "
     said += f"{numbers.ratio(tiles)}."
     if rows.empty:
         return said + " Not measured on this mask." * (known["density"] < 1)
@@ -188,10 +188,10 @@ def _measure(text: str, seq_q: int, seq_k: int) -> None:
 
 def _open_nearest(row) -> None:
     """The measured mask that the sentence quotes."""
-    query = {"mask": row["mask"], "seq": str(int(row.seq))}
-    query |= {} if row.seq == row.seq_k else {"seq_k": str(int(row.seq_k))}
+    query = {"mask": row["mask"], "seq": int(row.seq)}
+    query |= {} if row.seq == row.seq_k else {"seq_k": int(row.seq_k)}
     name = stats.name(_resolved(row["mask"], row.seq_k))
-    st.page_link("pages/masks.py", label=f"Nearest measured: {md(name)}", query_params=query)
+    st.caption(f"Nearest measured: [{md(name)}]({url.link('masks', **query)})")
 
 
 def _length(seq_q: int, seq_k: int) -> str:
