@@ -3,7 +3,7 @@ compared with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fusescope.analysis.compare import ratios
 from fusescope.core.records import HEADLINE, Record, Time
@@ -29,9 +29,21 @@ def leaders(records: Iterable[Record]) -> list[Record]:
 
 def proven_faster(record: Record, other: Record) -> bool:
     """Whether a record is faster than another one of its case, by the interval of ``ratios.over``."""
+    return _verdict(record, other) == "faster"
+
+
+def undecided(tops: Sequence[Record]) -> str:
+    """The verdict between several ``leaders`` of a case, as charts and tables give it to two of them: "same"
+    where each is within the band around the first, else "inconclusive"."""
+    first, *rest = tops
+    return "same" if all(_verdict(first, r) == "same" for r in rest) else "inconclusive"
+
+
+def _verdict(record: Record, other: Record) -> str | None:
+    """Of a record over another one of its case; None where they have no time in common."""
     mode = next((m for m in HEADLINE if record.time_of(m) and other.time_of(m)), None)
     found = ratios.over(other, record, mode) if mode else None
-    return found is not None and found.verdict == "faster"
+    return found and found.verdict
 
 
 def compared_time(record: Record) -> Time | None:
