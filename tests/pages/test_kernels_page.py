@@ -10,7 +10,7 @@ from pathlib import Path
 import folders
 import pytest
 import synthetic
-from drawn_page import calm, query, said, widget
+from drawn_page import calm, figures, query, said, widget
 
 from fusescope import ops
 from fusescope.core import command, paths
@@ -385,3 +385,12 @@ def test_operators_are_in_the_order_of_their_titles(draw, profiles, page, query,
     listed = widget(draw(page, **query).selectbox, label).options
     titles = [text for text in listed if text in ops.titles().values()]
     assert len(titles) == len(ops.names()) and titles[1:] == sorted(titles[1:], key=str.casefold)
+
+
+@pytest.mark.slow
+def test_operands_of_another_dtype_are_said(draw, recorded):
+    """Headline and chart of an fp8 kernel said "float16" alone."""
+    at = draw("runs", run="20261128-034610-bench-dd174b")
+    assert "v1_hopper multiplies e4m3 operands, the others float16 ones." in said(at.markdown)
+    assert "float16 (v1_hopper: e4m3)" in figures(at)
+    assert "operands" not in said(draw("runs", run="20261128-034837-bench-6886de").markdown)

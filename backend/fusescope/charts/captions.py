@@ -18,11 +18,11 @@ def date(unix_seconds: float | None) -> str:
     return datetime.datetime.fromtimestamp(unix_seconds).strftime("%d %b %Y %H:%M").lstrip("0")
 
 
-def context(run: Run, clock: bool = True) -> str:
+def context(run: Run, clock: bool = True, operands: str = "") -> str:
     """Device, dtype and date of a run, with or without the time of day: what stands under the title of each
-    of its charts."""
+    of its charts. ``operands``: which implementations multiply in another dtype, "v1_hopper: e4m3"."""
     moment = date(run.ended)
-    dtype = str(run.spec.get("dtype") or "")
+    dtype = str(run.spec.get("dtype") or "") + (f" ({operands})" if operands else "")
     parts = [device(run.device_name), dtype, moment if clock else moment.rpartition(" ")[0]]
     return " · ".join(w for w in parts if w)
 

@@ -59,6 +59,8 @@ deviation(inputs) -> Tensor             where the error of an element depends on
 joined(result) -> Tensor                where the function returns several tensors: the one to compare,
                                         which is also what reference gives; what is no such result it returns
                                         as it is
+OPERANDS                                the dtype in which our kernels multiply, where it is not the case's:
+                                        peers of an fp8 operator take 16-bit operands
 WRITES                                  names of inputs that a call writes in place (a KV cache); joined then
                                         holds them too
 prepared(inputs, impl) -> (ms, bytes)   what is held ready for a kernel outside a call (a plan of a mask): how

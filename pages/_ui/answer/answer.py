@@ -177,7 +177,9 @@ def look(run: Run, records: list[Record], case: str, over: str | None = None) ->
     groups = tables.cases(records)
     rows = groups.get(case) or list(groups.values())[-1]
     one = case in groups or len(groups) == 1
-    return views.Look(run, records, rows, baseline, captions.context(run, clock=False), style.theme(), one)
+    dtype, impls = views.operands(records)
+    subtitle = captions.context(run, clock=False, operands=f"{', '.join(impls)}: {dtype}" if impls else "")
+    return views.Look(run, records, rows, baseline, subtitle, style.theme(), one)
 
 
 def sentence_box(dimmed: bool = False, box=st):
@@ -189,7 +191,7 @@ def sentence_box(dimmed: bool = False, box=st):
 def headline(look: views.Look, box=None) -> None:
     """The result as a sentence, in ``box``, and its chart: bars for one case; for all of them curves over the
     swept parameter, or the overview where no single parameter was swept."""
-    text = md(sentences.result(look.rows, look.baseline, _measured(look)))
+    text = md(sentences.result(look.rows, look.baseline, _measured(look)) + _operands(look))
     costs = [] if look.one_case else options.costs(look.rows)
     with box.container() if box else contextlib.nullcontext():
         st.markdown(f"**{text}**" if sentences.firm(look.rows, look.baseline) else text)
@@ -212,6 +214,15 @@ def _measured(look: views.Look) -> list[Record] | None:
     """The records over the run's own baseline, where another one was chosen."""
     own = look.baseline == baseline_of(look.run, look.records)
     return None if own else run_data.records(look.run.id)
+
+
+def _operands(look: views.Look) -> str:
+    """ " v1_hopper multiplies e4m3 operands, the others float16 ones.": what such a ratio compares."""
+    dtype, impls = views.operands(look.rows)
+    if not impls:
+        return ""
+    does = "multiplies" if len(impls) == 1 else "multiply"
+    return f" {', '.join(impls)} {does} {dtype} operands, the others {look.rows[0].dtype} ones."
 
 
 def _missing(look: views.Look) -> None:

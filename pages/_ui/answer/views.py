@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -245,6 +245,18 @@ def ideas(op: str, device: str) -> dict[str, str]:
     except (ValueError, OSError):
         return {}
     return {one.name: one.idea for one in known}
+
+
+def operands(records: Sequence[Record]) -> tuple[str, list[str]]:
+    """(the dtype in which some implementations of a run multiply although it is not that of its cases, their
+    names); of an operator that is not known here, or has no such dtype, none."""
+    try:
+        operator = ops.load(records[0].op) if records else None
+    except (ValueError, OSError):
+        operator = None
+    dtype = getattr(operator, "OPERANDS", "")
+    impls = list(dict.fromkeys(r.impl for r in records)) if dtype else []
+    return dtype, [short(i) for i in impls if kind(i) == "ours" and i not in operator.PEERS]
 
 
 @st.cache_data(max_entries=256, show_spinner=False)

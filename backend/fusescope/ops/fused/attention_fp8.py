@@ -39,6 +39,7 @@ PARAMETERS = (
     ),
 )
 DTYPES = ("float16", "bfloat16")
+OPERANDS = "e4m3"
 _EIGHTS = ("q8", "k8", "v8", "q_scale", "k_scale", "v_scale")
 _UNIT = 2.0**6  # inputs are multiples of e4m3 numbers over this, which holds seven standard deviations
 
