@@ -15,6 +15,7 @@ from fusescope.store import folder
 attention_grid = pytest.importorskip(
     "fusescope.charts.bench.attention_grid", reason="charts need plotly", exc_type=ImportError
 )
+attention_map = pytest.importorskip("fusescope.charts.bench.attention_map", exc_type=ImportError)
 RECORDED = sorted((ROOT / "profiles" / "recorded").glob("*-bench-*"))
 
 
@@ -59,7 +60,7 @@ def test_a_cell_whose_times_overlap_is_not_proven():
     (cell,) = found = attention_grid.cells([timed("v3_hopper", 0.99, 1.05), timed("sdpa", 0.97, 1.03)])
     assert cell.verdict == "inconclusive" and "1 not proven either way" in attention_grid.summary(found)
     assert "no cell is proven slower" in attention_grid.summary(found)
-    assert attention_grid.by_mask_and_shape(found).data[0].text == (["0.980?"],)
+    assert attention_map.by_mask_and_shape(found).data[0].text == (["0.980?"],)
     assert attention_grid.worst_first(found).data[0].marker.symbol == ("circle-open",)
 
 
@@ -83,7 +84,7 @@ def test_a_cell_says_what_its_run_says_of_the_pair():
     assert cell.verdict == "inconclusive" and cell.compared.low < 0.8, "as open as over the baseline"
     (cell,) = attention_grid.cells([base, other, timed("v5_parts", 2.0, 1.4, 1.6)])
     assert cell.verdict == "faster" and cell.compared.low < 1.25 / (1.3 / 1.2)
-    assert "1.25× [1.14, 1.37]" in attention_grid.by_mask_and_shape([cell]).data[1].customdata[0][0]
+    assert "1.25× [1.14, 1.37]" in attention_map.by_mask_and_shape([cell]).data[1].customdata[0][0]
 
 
 def test_a_cell_that_is_proven_slower_is_framed():
@@ -92,9 +93,9 @@ def test_a_cell_that_is_proven_slower_is_framed():
     records += [record("v3_hopper", 3, "full", 256), record("sdpa", 2.8, "full", 256)]
     won, lost = attention_grid.cells(records)
     assert (won.verdict, lost.verdict) == ("faster", "slower")
-    (frame,) = attention_grid.by_mask_and_shape([won, lost]).layout.shapes
+    (frame,) = attention_map.by_mask_and_shape([won, lost]).layout.shapes
     assert frame.x0 < 1 < frame.x1 and frame.y0 < 1 < frame.y1, "the second shape, the second mask"
-    assert not attention_grid.by_mask_and_shape([won]).layout.shapes
+    assert not attention_map.by_mask_and_shape([won]).layout.shapes
 
 
 def test_ratios_below_1_fit_the_cells_of_many_shapes():
@@ -103,16 +104,31 @@ def test_ratios_below_1_fit_the_cells_of_many_shapes():
     def table(shapes):
         sizes = [128 * (n + 1) for n in range(shapes)]
         records = [record(i, ms, seq=s) for s in sizes for i, ms in (("v3_hopper", 3), ("sdpa", 2.8))]
-        return attention_grid.by_mask_and_shape(attention_grid.cells(records)).data[0].text[0][0]
+        return attention_map.by_mask_and_shape(attention_grid.cells(records)).data[0].text[0][0]
 
     assert (table(2), table(12)) == ("0.933", "0.93")
+
+
+def test_on_a_phone_the_map_has_shapes_down_and_fits():
+    """760 pixels wide, its masks' names were out of sight beside all but the first shapes."""
+    records = [record("v3_hopper", 2, m, s) for m in ("causal", "full", "strided") for s in (128, 256)]
+    records += [record("sdpa", 1.8 if m == "full" else 3, m, 256) for m in ("causal", "full", "strided")]
+    found = attention_grid.cells(records)
+    fig = attention_map.by_mask_and_shape(found, narrow=True)
+    cells = fig.data[0]
+    assert (list(cells.x), list(cells.y)) == (["causal", "full", "strided"], ["1×12×256×64"])
+    assert list(cells.text[0]) == ["1.50", "0.90", "1.50"] and not cells.showscale
+    (frame,) = fig.layout.shapes
+    assert frame.x0 < 1 < frame.x1 and frame.y0 < 0 < frame.y1
+    assert {point[1] for point in fig.data[1].customdata} == {c.case for c in found}
 
 
 @pytest.mark.parametrize("draw", ("by_mask_and_shape", "worst_first", "rates"))
 def test_a_click_on_any_chart_has_the_case(draw):
     some = attention_grid.cells([r for r in folder.records(RECORDED[0])])
     more = (777.0,) if draw == "rates" else ()
-    for trace in getattr(attention_grid, draw)(some, *more).data:
+    module = attention_map if draw == "by_mask_and_shape" else attention_grid
+    for trace in getattr(module, draw)(some, *more).data:
         assert {point[1] for point in trace.customdata} == {c.case for c in some}
 
 
@@ -123,14 +139,14 @@ def test_charts_of_the_recorded_runs(theme):
     found = attention_grid.cells(records)
     assert len(found) >= 15
     table, worst = (
-        attention_grid.by_mask_and_shape(found, "H200", theme),
+        attention_map.by_mask_and_shape(found, "H200", theme),
         attention_grid.worst_first(found, "H200", theme),
     )
     assert len(table.data[0].z) == len({attention_grid.mask_name(c.mask) for c in found}) and list(
         worst.data[0].x
     ) == sorted(worst.data[0].x)
     assert len(attention_grid.rates(found, 777.0, "H200", theme).data) == 2
-    for draw in (attention_grid.by_mask_and_shape, attention_grid.worst_first):
+    for draw in (attention_map.by_mask_and_shape, attention_grid.worst_first):
         assert "No case yet" in draw([], "", theme).layout.annotations[0].text
     assert "No case yet" in attention_grid.summary([])
 

@@ -1,5 +1,7 @@
 """What must fit on one line at 1440 pixels."""
 
+import re
+
 import pytest
 from settling import settled
 
@@ -73,6 +75,30 @@ def test_the_edge_of_a_chart_that_scrolls_sideways_fades_until_its_end(recorded_
     chart.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
     page.wait_for_timeout(300)
     assert not chart.evaluate(_FADED)
+
+
+def test_what_stands_under_a_chart_that_scrolls_is_whole(recorded_server, page):
+    """ "Images as SVG" was under the chart's fading edge."""
+    page.set_viewport_size({"width": 400, "height": 900})
+    page.goto(recorded_server.address + "/attention?chart=rates")
+    settled(page)
+    chart = page.locator('[class*="st-key-wide-chart"]').first
+    assert chart.evaluate(_FADED) and chart.get_by_role("button").filter(has_text="Images").count() == 0
+    page.get_by_role("button", name="Images as SVG").click(timeout=5000)
+
+
+def test_on_a_phone_a_cell_of_the_map_has_its_names_in_sight(recorded_server, page):
+    page.set_viewport_size({"width": 400, "height": 900})
+    page.goto(recorded_server.address + "/attention")
+    settled(page)
+    assert page.locator('[class*="st-key-wide-chart"]').count() == 0
+    names = page.locator(".xtick text, .ytick text").filter(has_text=re.compile("strided|8×12×4096×64"))
+    assert names.count() == 2
+    for box in (name.bounding_box() for name in names.all()):
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 400
+    page.get_by_text("rates", exact=True).click()
+    settled(page)
+    assert page.get_by_text("Rate of our best kernel").count() == 1
 
 
 @pytest.mark.parametrize("document", ["own-kernel", "reliability", "internals/scaling"])

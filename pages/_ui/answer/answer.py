@@ -206,8 +206,8 @@ def headline(look: views.Look, box=None) -> None:
             "Ratios of the medians; the intervals are made of those over the run's baseline: not paired."
         )
     fig = cached_chart.once(("headline", *look.key), lambda: _headline(look))
-    with st.container(key=f"wide-chart-{look.run.id}" if _wide(look) else None):
-        elements.chart(fig, f"{look.run.id}-speedup", look.tidy, says=_says(look))
+    wide = f"{elements.WIDE}-{look.run.id}" if _wide(look) else None
+    elements.chart(fig, f"{look.run.id}-speedup", look.tidy, says=_says(look), wide=wide)
 
 
 def _measured(look: views.Look) -> list[Record] | None:

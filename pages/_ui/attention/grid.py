@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterable
 
 import pandas as pd
 import plotly.graph_objects as go
-import streamlit as st
 
 from fusescope.charts import captions, numbers, template
-from fusescope.charts.bench import attention_grid
+from fusescope.charts.bench import attention_grid, attention_map
 from fusescope.charts.bench.attention_grid import Cell
 from fusescope.core.records import Run
 from fusescope.store import library
 from pages._ui.app import cached_chart, device, run_data
-from pages._ui.widgets import elements, style
+from pages._ui.widgets import elements, screen, style
 from pages._ui.widgets.text import device_text
 
 _MOST = 200  # newest runs that are read
@@ -74,21 +73,24 @@ def of_device(runs: list[Run], device_name: str, dtype: str, mode: str = "graph"
 
 def draw(grid: Grid, chart: str, pick: Callable[[str], None] | None = None) -> None:
     """One of CHARTS with its table as CSV and the summary; ``pick(case key)`` is called on a click."""
-    theme = style.theme()
-    fig = cached_chart.once(("grid", chart, theme, *grid.key), lambda: _figure(grid, chart, theme))
-    with st.container(key="wide-chart"):  # of one key: with another a browser draws the old chart again in it
-        elements.chart(fig, f"attention-{chart.replace(' ', '-')}", lambda: _table(grid), pick)
+    theme, narrow = style.theme(), screen.narrow()
+    key = ("grid", chart, theme, narrow, *grid.key)
+    fig = cached_chart.once(key, lambda: _figure(grid, chart, theme, narrow))
+    fits = narrow and chart == CHARTS[0]
+    # of one key: with another a browser draws the old chart again in it
+    wide = None if fits else elements.WIDE
+    elements.chart(fig, f"attention-{chart.replace(' ', '-')}", lambda: _table(grid), pick, wide=wide)
     elements.note(attention_grid.summary(list(grid.cells)))
 
 
-def _figure(grid: Grid, chart: str, theme: str) -> go.Figure:
+def _figure(grid: Grid, chart: str, theme: str, narrow: bool) -> go.Figure:
     cells = list(grid.cells)
     subtitle = template.join(device_text(grid.device_name), grid.dtype, captions.mode(grid.mode))
     if chart == "worst first":
         return attention_grid.worst_first(cells, subtitle, theme)
     if chart == "rates":
         return attention_grid.rates(cells, _matrix_rate(grid), subtitle, theme)
-    return attention_grid.by_mask_and_shape(cells, subtitle, theme)
+    return attention_map.by_mask_and_shape(cells, subtitle, theme, narrow)
 
 
 def _matrix_rate(grid: Grid) -> float | None:

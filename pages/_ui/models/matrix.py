@@ -53,12 +53,13 @@ def draw(state: url.State) -> None:
     if narrow := screen.narrow() and bool(found):
         elements.table(matrix.table(found), "models-by-line", why={})
     box = st.expander("As a map, scrolled sideways") if narrow else st.container()
-    with box, st.container(key="wide-chart"):
+    with box:
         elements.chart(
             fig,
             "models-by-shape",
             lambda: tables.tidy([c.record for c in found]).assign(over=[c.over for c in found]),
             lambda chosen: st.session_state.update({f"{state.page}/cell": chosen}),
+            wide=elements.WIDE,
         )
     elements.note(matrix.summary(found))
     if found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 
 import pandas as pd
@@ -16,6 +17,7 @@ from pages._ui.widgets import html_table, reading, screen
 _IMAGE = "image_format"
 CLICKED = {"clickmode": "event+select", "hovermode": "closest", "dragmode": "pan"}
 """What Streamlit's frontend gives a chart whose points can be clicked; without it, it is drawn twice."""
+WIDE = "wide-chart"
 Table = pd.DataFrame | Callable[[], pd.DataFrame]
 
 
@@ -26,16 +28,19 @@ def chart(
     pick: Callable[[str], None] | None = None,
     says: str = "",
     characters: int | None = None,
+    wide: str | None = None,
 ) -> None:
     """A figure with its data as CSV under it; ``name`` is the file name of what is saved and the element's
     key. pick: called with ``customdata[1]`` of a point that is clicked. says: how to read it, on a click;
     else what ``reading`` knows of the chart of that title. characters: of a line of its
-    subtitle, where it has less room than a page's result (``screen.characters``)."""
+    subtitle, where it has less room than a page's result (``screen.characters``). wide: the key, WIDE and
+    more, of a chart that a narrow screen scrolls sideways, without what stands under it."""
     image = st.session_state.get(_IMAGE, "png")
     key, settings = f"chart/{name}/{image}", template.config(name, image)
     clicked = {"on_select": lambda: _clicked(key, pick), "selection_mode": "points"} if pick else {}
     drawn = shown(fig, characters or screen.characters(), **(CLICKED if pick else {}))
-    st.plotly_chart(drawn, theme=None, key=key, config=settings, width="stretch", **clicked)
+    with st.container(key=wide) if wide else contextlib.nullcontext():
+        st.plotly_chart(drawn, theme=None, key=key, config=settings, width="stretch", **clicked)
     says = says or reading.of(fig)
     if table is None and not says:
         return

@@ -87,7 +87,7 @@ kbd { color: inherit !important; opacity: 1 !important; }
 .stMain .stHorizontalBlock { overflow: visible !important; }
 .st-key-families { display: grid !important; gap: .8rem; align-items: start;
     grid-template-columns: repeat(auto-fill, minmax(200px, 1fr)); }
-[class*="st-key-wide-chart"] { overflow-x: auto;
+[class*="st-key-wide-chart"] { overflow-x: auto; padding-bottom: 2.4rem; margin-bottom: -2.4rem;
     animation: fs-more linear; animation-timeline: scroll(self x); }
 @keyframes fs-more {  /* only where it scrolls: its edge fades until its end is in sight */
     0%, 97% { mask-image: linear-gradient(to left, rgba(0,0,0,.25), #000 2.5rem); }

@@ -1,4 +1,5 @@
-"""Attention over many masks and shapes: our best kernel against the best peer of each cell."""
+"""Attention over many masks and shapes: our best kernel against the best peer of each cell, and what there is
+besides the map (``attention_map``)."""
 
 from __future__ import annotations
 
@@ -16,11 +17,8 @@ from fusescope.charts.colours import OURS, kind, short
 from fusescope.core.records import Record, Speedup
 
 _ROW, _MOST = 24, 60  # pixels per cell of the list; most cells in it
-_DENSE = ("full", "causal")
-_DOUBLINGS = 3  # to full colour: 8 times as fast, or as slow
-_SCALED = 4  # rows from which there is room for a scale of colours beside them
-_CROWDED = 12  # columns from which figures in cells are smaller
-_NONE = "No case yet with times of both our kernels and a peer."
+DENSE = ("full", "causal")
+NONE = "No case yet with times of both our kernels and a peer."
 OPEN = "inconclusive"
 _NOT_PEERS = ("composed",)  # made of this project's own operators
 
@@ -108,76 +106,10 @@ def geometric_mean(some: Iterable[Cell]) -> float | None:
     return math.exp(sum(logs) / len(logs)) if logs else None
 
 
-def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Figure:
-    """A table of ratios to the best peer in colour, masks down, shapes across; a ? where one is not proven, a
-    frame where it is proven slower: 0.9 is hardly coloured. A click has its case in ``customdata[1]``."""
-    if not some:
-        return template.empty(_NONE, theme)
-    rows = sorted({mask_name(c.mask) for c in some}, key=lambda name: (name not in _DENSE, name))
-    across = list(dict.fromkeys(c.shape for c in some))
-    at = {(mask_name(c.mask), c.shape): c for c in some}
-    grid = [[at.get((row, column)) for column in across] for row in rows]
-    title, height = "Speed-up of our best kernel over the best peer", 210 + 30 * len(rows)
-    fig = template.figure(title, subtitle, theme, height)
-    write = numbers.three if len(across) < _CROWDED else numbers.brief
-    ticks = [2**n for n in range(-_DOUBLINGS, _DOUBLINGS + 1)]
-    fig.add_heatmap(
-        x=across,
-        y=rows,
-        z=[[None if i is None else math.log2(i.ratio) for i in line] for line in grid],
-        text=[["" if i is None else write(i.ratio) + _doubt(i) for i in line] for line in grid],
-        texttemplate="%{text}",
-        textfont=dict(size=11 if len(across) < _CROWDED else 9),
-        colorscale=template.RATIO_SCALE[theme],
-        zmin=-_DOUBLINGS,
-        zmax=_DOUBLINGS,
-        colorbar=dict(
-            title=dict(text="×", side="top"),
-            tickvals=[math.log2(t) for t in ticks],
-            ticktext=[f"1/{round(1 / t)}" if t < 1 else f"{t}" for t in ticks],
-            thickness=12,
-            outlinewidth=0,
-        ),
-        showscale=len(rows) >= _SCALED,
-        xgap=2,
-        ygap=2,
-        hoverinfo="skip",
-    )
-    shown = [(row, column, at[row, column]) for row in rows for column in across if (row, column) in at]
-    fig.add_scatter(  # what a click or a hover finds: a heat map has no points to select
-        x=[column for _, column, _ in shown],
-        y=[row for row, _, _ in shown],
-        customdata=[(_hover(c), c.case) for *_, c in shown],
-        hovertemplate="%{customdata[0]}<extra></extra>",
-        mode="markers",
-        marker=dict(symbol="square", size=24, opacity=0, maxdisplayed=1),
-        selected=dict(marker=dict(opacity=0)),
-        unselected=dict(marker=dict(opacity=0)),
-    )
-    framed = [(across.index(column), rows.index(row)) for row, column, c in shown if c.verdict == "slower"]
-    axes.frames(fig, framed, template.SLOWER)
-    # without the room that plotly leaves around points
-    plain = dict(showgrid=False, ticks="", linecolor="rgba(0,0,0,0)")
-    down = dict(range=[len(rows) - 0.5, -0.5], categoryarray=rows, tickfont=dict(size=12))
-    fig.update_yaxes(**plain, **down, type="category", categoryorder="array")
-    fig.update_xaxes(
-        **plain,
-        title_text="batch × heads × sequence × head size",
-        range=[-0.5, len(across) - 0.5],
-        type="category",
-        categoryorder="array",
-        categoryarray=across,
-        tickangle=-45,
-    )
-    axes.room(fig, rows, 12, title=False, bottom=50 + round(7 * max(map(len, across)) * 0.71))
-    fig.update_layout(margin=dict(r=76 if len(rows) >= _SCALED else 16))
-    return fig
-
-
 def worst_first(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Figure:
     """One dot per cell (at most 60), the lowest ratio on top; the case for clicks is in ``customdata[1]``."""
     if not some:
-        return template.empty(_NONE, theme)
+        return template.empty(NONE, theme)
     chosen = sorted(some, key=lambda c: c.ratio)[:_MOST]
     c = template.THEMES[theme]
     names = [f"{mask_name(i.mask)}  {i.shape}" for i in chosen]
@@ -188,15 +120,15 @@ def worst_first(some: list[Cell], subtitle: str = "", theme: str = "light") -> g
         x=[i.ratio for i in chosen],
         y=names,
         mode="markers+text",
-        text=[f"  {numbers.ratio(i.ratio)}{_doubt(i)} {short(i.ours)} / {short(i.peer)}" for i in chosen],
+        text=[f"  {numbers.ratio(i.ratio)}{doubt(i)} {short(i.ours)} / {short(i.peer)}" for i in chosen],
         textposition="middle right",
         textfont=dict(size=11, color=c["muted"]),
         hovertemplate="%{customdata[0]}<extra></extra>",
-        customdata=[(_hover(i), i.case) for i in chosen],
+        customdata=[(hover(i), i.case) for i in chosen],
         marker=dict(
             size=9,
-            color=[c["muted"] if _doubt(i) else _sides(i, template.SLOWER, template.FASTER) for i in chosen],
-            symbol=["circle-open" if _doubt(i) else _sides(i, "x", "circle") for i in chosen],
+            color=[c["muted"] if doubt(i) else _sides(i, template.SLOWER, template.FASTER) for i in chosen],
+            symbol=["circle-open" if doubt(i) else _sides(i, "x", "circle") for i in chosen],
         ),
     )
     axes.line_at(fig, theme, x=1)
@@ -212,7 +144,7 @@ def rates(some: list[Cell], ceiling: float | None, subtitle: str = "", theme: st
     """TFLOP/s of our best kernel per cell, over live elements and over executed tiles, against the measured
     matrix rate (TFLOP/s)."""
     if not some:
-        return template.empty(_NONE, theme)
+        return template.empty(NONE, theme)
     names = [f"{mask_name(i.mask)}  {i.shape}" for i in some]
     c = template.THEMES[theme]
     fig = template.figure("Rate of our best kernel", subtitle, theme, height=130 + _ROW * len(some))
@@ -226,7 +158,7 @@ def rates(some: list[Cell], ceiling: float | None, subtitle: str = "", theme: st
             mode="markers",
             name=name,
             marker=dict(size=9, color=OURS, symbol=symbol),
-            customdata=[(_hover(i), i.case) for i in some],
+            customdata=[(hover(i), i.case) for i in some],
             hovertemplate="%{x:.3g} TFLOP/s<br>%{customdata[0]}<extra>" + name + "</extra>",
         )
     top = max(i.executed_tflops for i in some)
@@ -251,14 +183,14 @@ def lost(some: Iterable[Cell]) -> list[Cell]:
 def summary(some: list[Cell]) -> str:
     """One sentence: geometric means of all cells and of masks that leave elements out, and cells lost."""
     if not some:
-        return _NONE
+        return NONE
     slower = lost(some)
-    undecided = sum(bool(_doubt(c)) for c in some)
-    sparse = [c for c in some if c.mask.split(" + ")[0] not in _DENSE]
+    undecided = sum(bool(doubt(c)) for c in some)
+    sparse = [c for c in some if c.mask.split(" + ")[0] not in DENSE]
     count = f"{len(some)} cell{'' if len(some) == 1 else 's'}"
     text = f"Geometric mean {numbers.ratio(geometric_mean(some))} over {count}"
     if 0 < len(sparse) < len(some):
-        dense = " and ".join(_DENSE)
+        dense = " and ".join(DENSE)
         text += (
             f", {numbers.ratio(geometric_mean(sparse))} over the {len(sparse)} with masks other than {dense}"
         )
@@ -271,7 +203,7 @@ def summary(some: list[Cell]) -> str:
     return text + f"({worst.mask}, {worst.shape}, than {short(worst.peer)})."
 
 
-def _doubt(c: Cell) -> str:
+def doubt(c: Cell) -> str:
     """What is set behind a ratio that is not proven."""
     return "?" if c.verdict == OPEN else ""
 
@@ -289,12 +221,12 @@ def mask_name(text: str) -> str:
     return f"{blocks[2].replace('_', ' ')}, {blocks[1]} × {blocks[1]} blocks" if blocks else name
 
 
-def _hover(c: Cell) -> str:
+def hover(c: Cell) -> str:
     interval = verdicts.interval("", c.compared.low, c.compared.high) if c.compared else ""
     lines = [
         f"<b>{mask_name(c.mask)}</b> {c.shape}, {c.dtype}",
         f"{short(c.ours)} {numbers.time(c.ours_ms)}",
         f"best peer: {short(c.peer)} {numbers.time(c.peer_ms)}",
-        f"{numbers.ratio(c.ratio)} {interval}{', not proven' if _doubt(c) else ''}, {captions.mode(c.mode)}",
+        f"{numbers.ratio(c.ratio)} {interval}{', not proven' if doubt(c) else ''}, {captions.mode(c.mode)}",
     ]
     return "<br>".join(lines)
