@@ -11,6 +11,7 @@ from fusescope.charts.compared import pairs
 from fusescope.charts.profile import changes
 
 _HALF = 10  # pixels: half the box of a line of 13-pixel text
+_ROUNDED = 0.5  # a browser draws it at whole pixels: "fused" had a white notch in its bar
 
 
 def few_bars():
@@ -46,7 +47,7 @@ def test_no_label_covers_a_bar(figure):
     row = (fig.layout.height - margin.t - margin.b) / (high - low)
     thick = max(t.width if isinstance(t.width, float) else max(t.width) for t in fig.data if t.type == "bar")
     shifts = [a.yshift for a in fig.layout.annotations if a.yanchor == "middle" and a.text]
-    assert shifts and min(shifts) - _HALF >= thick / 2 * row - 0.5, (row, shifts)
+    assert shifts and min(shifts) - _HALF >= thick / 2 * row + _ROUNDED, (row, shifts)
 
 
 def test_an_axis_of_about_a_decade_has_more_than_one_tick():

@@ -52,3 +52,12 @@ def test_a_result_keeps_its_counts():
     found = cell_text.keep_end(text, " fastest in 1 of 2, 1 tied", 224, 0.85)
     assert found.startswith("compile-red") and found.endswith("… fastest in 1 of 2, 1 tied")
     assert cell_text.keep_end("v1 fastest in 1 of 2", " fastest in 1 of 2", 224) == "v1 fastest in 1 of 2"
+
+
+def test_the_name_of_a_selected_run_is_whole_where_there_is_room(monkeypatch):
+    """Names in the list ended in "…", and nothing said how to read them."""
+    name = "Linear layer fp16: decoding of GPT-2 small and Llama 8B, 1 to 16 rows"
+    monkeypatch.setattr(selection.screen, "width", lambda: 1440)
+    assert name in selection._said([synthetic.run(title=name)]).replace("\\", "")
+    monkeypatch.setattr(selection.screen, "width", lambda: 1024)
+    assert "…" in selection._said([synthetic.run(title=name)]), "one line"

@@ -24,6 +24,13 @@ def test_every_form_of_the_parameter_has_its_word(text, says):
     assert captions.lengths(text) == says
 
 
+def test_a_chart_says_them_under_its_title():
+    """ "unequal (mean 0.6)" of Home became "lengths=uniform" on Models."""
+    assert captions.case_of({"batch": 16, "lengths": "uniform"}) == "batch=16, lengths=unequal (mean 0.6)"
+    assert captions.case_of({"lengths": "fixed"}) == "lengths=equal"
+    assert captions.case_of({"lengths": "100+37"}) == "lengths=100+37"
+
+
 def test_what_differs_is_said_in_these_words():
     """ "lengths fixed instead of uniform" stood under a box that offers "equal" and "padded, mean 0.6"."""
     said = nearest.difference("lengths", "uniform", "fixed")

@@ -142,6 +142,8 @@ def test_the_answer_has_bars_percentiles_memory_and_where_the_time_goes(draw, me
         and table.loc["fused", "peak memory (MiB)"] == 512
     )
     assert table.loc["fused", "% of measured peak"] == pytest.approx(37) and "images/s" not in table
+    order = [list(table).index(name) for name in ("p99 (ms)", "tokens/s", "first (ms)", "TFLOP/s")]
+    assert order == sorted(order), "tokens/s was cut off at the right edge of 1440 pixels"
     flat = views.csv([record("fused", 1.0, 4.0)], "fused")
     assert flat.loc[0, "memory_nvml_process_bytes"] == 1 << 30 and flat.loc[0, "parts_ffn_ms"] == 1.0
     drawn = figures(draw("models", view="Layer parts"))

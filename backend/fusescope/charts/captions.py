@@ -49,14 +49,20 @@ def mode(mode: str | None) -> str:
 
 
 def case(record: Record) -> str:
-    """A case as "batch=8, seq=512, mask=bigbird": what a person would type; what follows from the rest is
+    """A case as "batch=8, seq=512, mask=bigbird", with the words for lengths; what follows from the rest is
     left out."""
     return case_of(record.case)
 
 
 def case_of(case: Mapping) -> str:
     """The same for a case, or a part of one, on its own."""
-    return ", ".join(f"{k}={v}" for k, v in told(case).items())
+    return ", ".join(f"{k}={_words(k, v)}" for k, v in told(case).items())
+
+
+def _words(key: str, value: object) -> object:
+    """ "unequal (mean 0.6)" of lengths, as the boxes say; listed ones as they are."""
+    said = lengths(str(value)) if key == "lengths" else value
+    return value if said == "listed" else said
 
 
 def told(case: Mapping) -> dict:

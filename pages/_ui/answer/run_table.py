@@ -208,6 +208,7 @@ _WIDTHS |= {"over": 54, "when": 122, "device": 76, "kind": 60, "source": 90, "ta
 _DECISIVE = ("run", "best speed-up", "over")
 """The columns of a narrow screen; the others are out of sight behind them."""
 _NARROW_WIDTHS = {"run": 140}
+_HELP = {"run": "A name that ends in … is said in full above the table once its run is selected"}
 _SIDES = 16  # pixels of a cell that hold no text
 _SPARE = 8  # of a long name, whose letters are only estimated
 
@@ -268,5 +269,8 @@ def _config(key: str, ids: Sequence[str], widths: Mapping[str, int]) -> dict:
             format="%.3g×",
             width=58,
         ),
-        **{name: st.column_config.TextColumn(name, width=width) for name, width in widths.items()},
+        **{
+            name: st.column_config.TextColumn(name, width=width, help=_HELP.get(name))
+            for name, width in widths.items()
+        },
     }

@@ -12,11 +12,12 @@ from fusescope.core.errors import RunError
 from fusescope.core.records import Run
 from fusescope.store import folder, library, transfer
 from pages._ui.app import callbacks, run_data
-from pages._ui.widgets import cell_text
+from pages._ui.widgets import cell_text, screen
 from pages._ui.widgets.text import md, run_name
 
 _KEY = "runs/chosen"
-_NAME = 48  # characters shown of a name
+_NAME = 48  # characters shown of a name that stands beside others
+_BESIDE, _CHARACTER = 620, 7  # pixels that a line leaves to the rest of it, and of a character
 
 
 def chosen() -> list[str]:
@@ -51,7 +52,8 @@ def _said(runs: list[Run]) -> str:
     if not runs:
         return "Select runs at the left edge to compare, tag or delete them."
     if len(runs) == 1:
-        return f"1 selected: {md(_short(run_name(runs[0])))}; select one more to compare."
+        name, room = run_name(runs[0]), (screen.width() - _BESIDE) // _CHARACTER
+        return f"1 selected: {md(_short(name, max(_NAME, room)))}; select one more to compare."
     return f"{len(runs)} selected; the base is A, {md(base(runs))}"
 
 
@@ -67,8 +69,8 @@ def base(runs: Sequence[Run]) -> str:
     return f"{'… ' if telling != name else ''}{text}{'' if text.endswith('…') else '.'}"
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= _NAME else name[: _NAME - 1].rstrip() + "…"
+def _short(name: str, most: int = _NAME) -> str:
+    return name if len(name) <= most else name[: most - 1].rstrip() + "…"
 
 
 def _tag(runs: list[Run], kept: int) -> None:

@@ -28,7 +28,7 @@ STATUS_WORDS = {
     "error": "error",
 }
 _ROW, _MANY_ROW, _MANY = 46, 38, 8  # pixels a bar takes with the line above it; of more than so many rows
-_ABOVE = 18  # pixels from the middle of a bar to that of its line
+_ABOVE = 19  # pixels from the middle of a bar to that of its line
 _AXIS = 46  # pixels of the axis on top with its title
 _FAINT = 0.35  # of a bar whose length says nothing yet
 _NAME, _LINE = 23, 50  # characters of the narrowest chart: a name, and all of a line

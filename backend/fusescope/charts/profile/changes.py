@@ -92,7 +92,7 @@ def bars(
         fig.add_vline(x=0, line=dict(color=c["line"], width=1))
     fig.update_yaxes(range=[len(drawn) - 0.6, -0.85], visible=False)
     row = _ROW + _SPARE / len(drawn)
-    axes.row_labels(fig, labels, round(_BAR / 2 * row) + 10, theme)
+    axes.row_labels(fig, labels, round(_BAR / 2 * row) + 11, theme)
     return fig
 
 
