@@ -84,7 +84,7 @@ def test_what_stands_under_a_chart_that_scrolls_is_whole(recorded_server, page):
     settled(page)
     chart = page.locator('[class*="st-key-wide-chart"]').first
     assert chart.evaluate(_FADED) and chart.get_by_role("button").filter(has_text="Images").count() == 0
-    page.get_by_role("button", name="Images as SVG").click(timeout=5000)
+    page.get_by_role("button", name="Images as SVG").first.click(timeout=5000)
 
 
 def test_on_a_phone_a_cell_of_the_map_has_its_names_in_sight(recorded_server, page):
