@@ -43,15 +43,15 @@ def sentence(groups: Sequence[list[Record]], baseline: str, measured: Sequence[R
 
 
 def counted(records: Sequence[Record], baseline: str) -> str:
-    """The same for a list: "compile fastest in 3 of 6, 2 tied"; "ours fastest in 6 of 8, 2 inconclusive"
-    where kernels of ours share a lead; "none proven faster than eager"."""
+    """The same for a list, which has room for a name with its counts: "compile fastest in 3 of 6, 2 tied";
+    "ours fastest in 6 of 8" where kernels of ours share a lead; what is inconclusive only where nobody
+    leads, "3 of 3 inconclusive"; "none proven faster than eager"."""
     groups = cases(records)
     tops = [top for group in groups if (top := leaders(group))]
     if none_faster(groups, tops, baseline):
         return f"none proven faster than {short(baseline)}"
     found, total = _Leads.of(tops, baseline), len(groups)
-    rest = [(found.same.total(), "tied"), (found.open.total(), verdicts.INCONCLUSIVE)]
-    rest = [(count, word) for count, word in rest if count]
+    tied = found.same.total()
     if found.together:
         ours = sum(count for impl, count in found.alone.items() if kind(impl) == "ours")
         first = f"ours fastest in {ours + found.together.total()} of {total}"
@@ -59,9 +59,10 @@ def counted(records: Sequence[Record], baseline: str) -> str:
         name, count = found.alone.most_common(1)[0]
         first = f"{short(name)} fastest in {count} of {total}"
     else:
-        (count, word), *rest = rest
-        first = f"{count} of {total} {word}"
-    return ", ".join([first, *(f"{count} {word}" for count, word in rest)])
+        if not found.open:
+            return f"{tied} of {total} tied"
+        first = f"{found.open.total()} of {total} {verdicts.INCONCLUSIVE}"
+    return first + (f", {tied} tied" if tied else "")
 
 
 def none_faster(groups: Sequence[list[Record]], tops: Sequence[list[Record]], baseline: str) -> bool:
