@@ -75,14 +75,13 @@ def serve(arguments: list[str]) -> int:
     try:
         cli.main(["run", "app.py", *arguments], standalone_mode=False)
     except (KeyboardInterrupt, click.Abort):
-        # uvicorn hands the signal on when it has shut down: click would say "Aborted!" with exit status 1.
-        print("\nFuseScope has stopped.", flush=True)
-        atexit._run_exitfuncs()
-        os._exit(0)  # else DuckDB's binding lists what is still referenced
+        pass  # uvicorn hands the signal on when it has shut down: click would say "Aborted!", exit status 1
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    return 0
+    print("\nFuseScope has stopped.", flush=True)
+    atexit._run_exitfuncs()
+    os._exit(0)  # else DuckDB's binding lists what is still referenced
 
 
 if __name__ == "__main__":
