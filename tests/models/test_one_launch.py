@@ -42,7 +42,7 @@ def _decoder(name, batch, device="cpu", dtype="float32", quantised=None, **more)
 
 @pytest.mark.parametrize("weights", [None, "int8", "fp8"])
 @pytest.mark.parametrize("lengths", ["fixed", "uniform:low=0.4"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES[:-1], pytest.param(NAMES[-1], marks=pytest.mark.slow)])
 def test_logits_are_those_of_the_operators(one, monkeypatch, name, lengths, weights):
     decoder = _decoder(name, 3, quantised=weights, lengths=lengths)
     found = decoder()

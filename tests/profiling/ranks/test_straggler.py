@@ -61,6 +61,7 @@ def test_a_single_delay_or_few_collectives_may_be_chance(last, ahead, ranks):
     assert text.startswith("No rank clearly holds the others up: rank") and "may be chance" in text
 
 
+@pytest.mark.slow
 def test_equal_ranks_are_seldom_accused():
     random, named = np.random.default_rng(1), 0
     for _ in range(100):
