@@ -1,4 +1,4 @@
-"""Lists of runs: what is cut can be read, what is left out is said, what is typed is found as it stands."""
+"""Lists of runs: cut titles open in full, columns that all rows share are named, searches match the text."""
 
 import dataclasses
 

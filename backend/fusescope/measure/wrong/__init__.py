@@ -7,3 +7,6 @@ A file's docstring says in one sentence what is wrong, and it defines
     wrong     the implementation, with the operator's Python signature; it runs on CPU and GPU
 and TIMED = True where only calls that are timed go wrong. selfcheck/catching.py finds and tries them.
 """
+
+DECODER_LAYERS = {"batch": 2, "layers": 2, "width": 96, "heads": 2, "ffn": 160, "cached": 20}
+"""Sizes of small decoder layers, to which a case adds whose they are and how weights are kept."""

@@ -1,18 +1,9 @@
 """Both norms of a layer by the weight of its first."""
 
+from fusescope.measure.wrong import DECODER_LAYERS
 from fusescope.ops.layer.decoder_layers import decoder_layers
 
-ON = {
-    "decoder_layers": {
-        "layer": "qwen3",
-        "batch": 2,
-        "layers": 2,
-        "width": 96,
-        "heads": 2,
-        "ffn": 160,
-        "cached": 20,
-    }
-}
+ON = {"decoder_layers": DECODER_LAYERS | {"layer": "qwen3"}}
 DTYPES = ("float16", "bfloat16")
 
 

@@ -1,19 +1,9 @@
 """Each output of attention's last product by the scale of its neighbour."""
 
+from fusescope.measure.wrong import DECODER_LAYERS
 from fusescope.ops.layer.decoder_layers import decoder_layers
 
-ON = {
-    "decoder_layers": {
-        "layer": "llama",
-        "batch": 2,
-        "layers": 2,
-        "width": 96,
-        "heads": 2,
-        "ffn": 160,
-        "cached": 20,
-        "weights": "int8",
-    }
-}
+ON = {"decoder_layers": DECODER_LAYERS | {"layer": "llama", "weights": "int8"}}
 DTYPES = ("float16", "bfloat16")
 
 

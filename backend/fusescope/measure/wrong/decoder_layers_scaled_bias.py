@@ -1,19 +1,9 @@
 """The bias of queries, keys and values multiplied by the scales of its outputs too."""
 
+from fusescope.measure.wrong import DECODER_LAYERS
 from fusescope.ops.layer.decoder_layers import decoder_layers
 
-ON = {
-    "decoder_layers": {
-        "layer": "gpt2",
-        "batch": 2,
-        "layers": 2,
-        "width": 96,
-        "heads": 2,
-        "ffn": 160,
-        "cached": 20,
-        "weights": "fp8",
-    }
-}
+ON = {"decoder_layers": DECODER_LAYERS | {"layer": "gpt2", "weights": "fp8"}}
 DTYPES = ("float16", "bfloat16")
 
 

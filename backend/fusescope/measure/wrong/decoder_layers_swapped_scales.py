@@ -1,19 +1,9 @@
 """SwiGLU's gate by the scales of up, and the reverse."""
 
+from fusescope.measure.wrong import DECODER_LAYERS
 from fusescope.ops.layer.decoder_layers import decoder_layers
 
-ON = {
-    "decoder_layers": {
-        "layer": "llama",
-        "batch": 2,
-        "layers": 2,
-        "width": 96,
-        "heads": 2,
-        "ffn": 160,
-        "cached": 20,
-        "weights": "fp8",
-    }
-}
+ON = {"decoder_layers": DECODER_LAYERS | {"layer": "llama", "weights": "fp8"}}
 DTYPES = ("float16", "bfloat16")
 
 

@@ -1,19 +1,9 @@
 """Right results, but no key and value of the new tokens is in the caches that were given."""
 
+from fusescope.measure.wrong import DECODER_LAYERS
 from fusescope.ops.layer.decoder_layers import decoder_layers
 
-ON = {
-    "decoder_layers": {
-        "layer": "llama",
-        "batch": 3,
-        "layers": 2,
-        "width": 96,
-        "heads": 4,
-        "kv_heads": 2,
-        "ffn": 160,
-        "cached": 20,
-    }
-}
+ON = {"decoder_layers": DECODER_LAYERS | {"layer": "llama", "batch": 3, "heads": 4, "kv_heads": 2}}
 DTYPES = ("float16", "bfloat16")
 
 

@@ -1,19 +1,9 @@
 """The last product of each layer without its scales."""
 
+from fusescope.measure.wrong import DECODER_LAYERS
 from fusescope.ops.layer.decoder_layers import decoder_layers
 
-ON = {
-    "decoder_layers": {
-        "layer": "qwen3",
-        "batch": 2,
-        "layers": 2,
-        "width": 96,
-        "heads": 2,
-        "ffn": 160,
-        "cached": 20,
-        "weights": "int8",
-    }
-}
+ON = {"decoder_layers": DECODER_LAYERS | {"layer": "qwen3", "weights": "int8"}}
 DTYPES = ("float16", "bfloat16")
 
 
