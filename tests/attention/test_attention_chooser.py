@@ -50,29 +50,9 @@ def test_work_counts_what_the_mask_says():
         counted = counts.counts_of_case(values, 132)
         assert counts.counts(3, 2, 200, 64, *figures) == counted._replace(in_parts=None)
         plan = prepare(masks.parse(text), 200, 200)
-        assert counted.in_parts == parts.of(plan, 3, 2, 64, 264).figures
+        assert counted.in_parts == parts.of(plan, 3, 2, 64, 264).predicted
     for left_out in ({"mask": "causal", "head_dim": 136}, {"mask": "padding:lengths=100+7", "batch": 2}):
         assert counts.counts_of_case(OP.validate({"seq": 200} | left_out), 132).in_parts is None
-
-
-def test_figures_of_a_work():
-    """Strided masks are two parts; a list that is cut leaves partial results; two copies are twice the
-    blocks."""
-    plan = prepare(
-        ops.load("attention").inputs(OP.validate({"seq": 4096, "mask": "strided"}), "float32", "cpu", 0)[
-            "mask"
-        ],
-        4096,
-        4096,
-    )
-    one, two = (parts.of(plan, batch, 64, 64, 16).figures for batch in (1, 2))
-    assert one.parts == 2 and 0 < one.later < one.blocks and one.steps > 0
-    assert two == one._replace(
-        steps=2 * one.steps, blocks=2 * one.blocks, later=2 * one.later, pieces=2 * one.pieces
-    )
-    cut = parts.of(prepare(None, 4096, 4096), 1, 1, 64, 264)
-    assert cut.figures.merges == 1 and cut.figures.pieces > 0 and cut.gain > 1.4
-    assert cut.figures.steps == 64 / 2 * 32, "every step is one of both query tiles"
 
 
 @pytest.mark.slow
@@ -80,7 +60,7 @@ def test_a_fit_finds_the_prices_that_times_were_made_of():
     prices = {
         "v1_a": (2, 30, 0, 0, 0.5, 0, 1, 0),
         "v2_b": (4, 0, 0.2, 0.05, 0, 0.4, 0, 0),
-        "v5_parts": (5, 8, 6, 1, 0.5, 2, 3, 1),
+        "v5_parts": (5, 0.9),
     }
     rows = [
         (impl, "float16", w, float(np.dot(w.features(impl, 132), p)))

@@ -179,16 +179,36 @@ def test_lists_begin_with_a_tile_that_has_a_key_for_each_row(text, begins):
     )
 
 
-def test_a_long_list_is_cut_so_that_no_team_is_busy_alone():
+def steps_of(work):
+    """Steps of each item and slots of each part."""
+    found = []
+    for _, _, first, rounds, workers, *_, slots, _ in work.parts.tolist():
+        rows = work.items[first : first + rounds * workers]
+        found.append((rows[rows[:, 0] >= 0][:, 3] % items.ITEM_STEPS, slots))
+    return found
+
+
+def test_long_lists_are_cut_to_fill_what_the_others_leave():
     plan = prepare(masks.load("longformer", window=64, global_tokens=64), 2048, 2048)
-    work = parts.of(plan, 1, 12, 64, 264)
-    assert work.figures.merges == 1 and work.figures.longest <= 5, (
-        "the row of global tokens alone has 16 steps of two tiles"
-    )
-    whole = parts.of(plan, 32, 12, 64, 264)
-    assert int(whole.parts[0, 6]) == 0, "many heads fill the device without pieces"
-    full = parts.of(prepare(masks.load("full"), 4096, 4096), 1, 12, 64, 264)
-    assert full.figures.merges == 1 and full.predicted < 128, "two rounds of 64 steps otherwise"
+    ((steps, slots),) = steps_of(parts.of(plan, 1, 12, 64, 264))
+    assert slots and steps.max() <= 12, "the row of global tokens has 32"
+    ((steps, slots),) = steps_of(parts.of(plan, 32, 12, 64, 264))
+    assert not slots and steps.max() == 32, "many heads fill the device without pieces"
+    full = prepare(masks.load("full"), 2048, 2048)
+    work = parts.of(full, 1, 12, 64, 264)
+    ((steps, slots),) = steps_of(work)
+    assert sorted(set(steps.tolist())) == [16, 32] and slots == 120, "60 of 192 lists make up for 132 blocks"
+    assert work.predicted < 32, "two lists of 32 steps on one multiprocessor otherwise"
+    long = parts.of(prepare(masks.load("full"), 4096, 4096), 4, 32, 128, 132)
+    ((steps, slots),) = steps_of(long)
+    assert 0 < slots < 264 and (steps == 64).sum() >= 31 * 132, "four of 4096 lists are one too many"
+
+
+def test_a_list_whose_multiprocessor_does_nothing_else_is_not_cut():
+    """The worker that is alone on its multiprocessor is 1 / 0.6 times as fast."""
+    full = prepare(masks.load("full"), 1024, 1024)
+    ((steps, slots),) = steps_of(parts.of(full, 1, 4, 64, 64))
+    assert slots == 0 and set(steps.tolist()) == {16}
 
 
 @pytest.mark.slow

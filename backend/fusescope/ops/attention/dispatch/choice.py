@@ -49,7 +49,7 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
         accepted = [variant for variant in candidates.built("attention", index) if variant.accepts(known)]
         items = _items(plan, q, k) if any(variant.plan == "parts" for variant in accepted) else None
         if (fit := _fit(index)) is not None:
-            done = counts_of_call(q, k, plan, None if items is None else items.figures)
+            done = counts_of_call(q, k, plan, None if items is None else items.predicted)
             chosen = fit.choose(known.dtype, done, [variant.name for variant in accepted])
             if chosen is not None:
                 return chosen

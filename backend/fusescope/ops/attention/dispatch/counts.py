@@ -14,14 +14,8 @@ A kernel on tile lists, per grid:
 summed over batch and heads; a panel is 64 columns of head size. A kernel on
 work items (work/parts.py):
 
-    call        the first launch
-    parts       further parts                     their launches
-    merges      parts with lists that were cut    the launches that merge their pieces
-    longest     steps of the longest items x panels
-    steps       steps x panels / SMs              half a step where one of two query tiles takes it
-    blocks      items x panels / SMs              queries in, results out
-    later       items of further parts, likewise  results merged with those that are there
-    pieces      partial results, likewise         written and read
+    call        the launch itself
+    steps       steps until the last worker has done, as predicted (work/items.py)
 """
 
 from __future__ import annotations
@@ -38,7 +32,7 @@ from fusescope.ops.attention.plan.plan import Plan, prepare
 from fusescope.ops.attention.work import parts
 
 FEATURES = ("call", "keys", "tiles", "partial", "longest", "bound", "blocks", "rounds")
-IN_PARTS = ("call", "parts", "merges", "longest", "steps", "blocks", "later", "pieces")
+IN_PARTS = ("call", "steps")
 
 
 def features_of(impl: str) -> tuple[str, ...]:
@@ -58,8 +52,8 @@ def _rounds(impl: str, done: Counts, sms: int) -> int:
 
 class Counts(NamedTuple):
     """A case as the models see it: counts over batch and heads; longest is tiles of the longest list, panels
-    ceil(D / 64). in_parts: what kernels that work on items do; None where that is not known, and they are not
-    among those to choose from."""
+    ceil(D / 64). in_parts: predicted steps of kernels that work on items; None where that is not known, and
+    they are not among those to choose from."""
 
     keys: int
     tiles: int
@@ -67,7 +61,7 @@ class Counts(NamedTuple):
     longest: int
     blocks: int
     panels: int
-    in_parts: parts.Figures | None = None
+    in_parts: float | None = None
 
     @property
     def key(self) -> str:
@@ -77,9 +71,7 @@ class Counts(NamedTuple):
     def features(self, impl: str, sms: int) -> np.ndarray:
         """What the kernel does, in the order of ``features_of``."""
         if takes_work_items(impl):
-            p, share = self.in_parts, self.panels / sms
-            spread = (p.steps * share, p.blocks * share, p.later * share, p.pieces * share)
-            return np.array((1.0, p.parts - 1, p.merges, p.longest * self.panels, *spread))
+            return np.array((1.0, self.in_parts))
         tiles, longest = self.tiles * self.panels / sms, self.longest * self.panels
         rest = (
             self.keys * self.panels / 1e6,
@@ -119,8 +111,9 @@ def counts_of_case(values: Mapping, sms: int) -> Counts:
     return done._replace(in_parts=_in_parts(mask, batch, heads, seq, seq_k, head_dim, sms))
 
 
-def counts_of_call(q, k, plan: Plan | None, in_parts: parts.Figures | None) -> Counts:
-    """Of attention(q, k, …) with this plan (None: every key) and the figures of its work items, if any."""
+def counts_of_call(q, k, plan: Plan | None, in_parts: float | None) -> Counts:
+    """Of attention(q, k, …) with this plan (None: every key) and the predicted steps of its work items, if
+    any."""
     batch, heads, seq_q, head_dim = q.shape
     seq_k = k.shape[2]
     k_tiles = -(-seq_k // 64)
@@ -140,10 +133,9 @@ def _figures(mask: str, seq_q: int, seq_k: int) -> tuple[int, int, int, int, int
 
 
 @lru_cache(maxsize=1024)
-def _in_parts(
-    mask: str, batch: int, heads: int, seq_q: int, seq_k: int, head_dim: int, sms: int
-) -> parts.Figures:
-    return parts.of(_plan(mask, seq_q, seq_k), batch, heads, head_dim, parts.resident(sms, head_dim)).figures
+def _in_parts(mask: str, batch: int, heads: int, seq_q: int, seq_k: int, head_dim: int, sms: int) -> float:
+    plan = _plan(mask, seq_q, seq_k)
+    return parts.of(plan, batch, heads, head_dim, parts.resident(sms, head_dim)).predicted
 
 
 def _plan(mask: str, seq_q: int, seq_k: int):

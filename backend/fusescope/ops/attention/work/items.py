@@ -1,32 +1,34 @@
-"""Items of work: the lists of a part cut into pieces and given to workers, pairs of warpgroups
-(cuda/attention/parts.h says what each number is).
+"""Items of work: the lists of a part, whole or cut into pieces, and which worker, a pair of warpgroups, does
+each (cuda/attention/parts.h says what each number is).
 
-Predictions are in steps of one KV tile of a worker while all others are busy too: 1.1 to 1.25 us on an H200
-with two workers a multiprocessor, of which what an item of a later part takes besides its steps was measured;
-the rest are guesses.
+Predictions are in steps of one KV tile of a worker while the other worker of its multiprocessor is busy too,
+0.87 us on an H200 at 64 columns. The constants are a fit to 90 recorded times there (of the kernel
+v5_parts, 2 us a launch; root mean square of the relative error 5 %).
 """
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from fusescope.ops.attention.work.dealing import Teams, fill, place
 from fusescope.ops.attention.work.lists import Lists
 
 ITEM_STEPS = 8192  # kItemSteps: more than an item may have
 ITEM_PAIRS = 1 << 24  # kItemPairs: more pairs of query tiles than there are
-_ITEM = 1.5  # beginning and end of an item, in steps
-_PIECE = 1.0  # leaving a partial result
-_MERGE_LAUNCH = 3.0  # the launch that merges partial results
-_MERGE = 2.0  # of an item in a later part: merging with rows that are there
-PART = 5.0  # the launch of a further part
+PART = 3.5  # the launch of a further part
+_ITEM = 2.5  # beginning and end of an item, in steps
+_MERGE = 2.5  # of an item in a later part: merging with rows that are there
+_PIECE = 0.5  # leaving a partial result
+_MERGE_LAUNCH = 1.5  # the launch that merges partial results
+_PARTIAL = 0.012  # merging one partial result of 64 columns
 _STEP_SAVED = 0.1  # of a step, saved by a KV tile that the item before left in shared memory
-# a further cut must be predicted to bring the time below this share: partial results take tens of KiB each
+# cutting must be predicted to bring the time below this share: partial results take tens of KiB each
 MAX_REMAINING_TIME = 0.98
-_CUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # into how many pieces the longest list may be cut
-_SIMULATED = 1 << 14  # items up to which each is placed for itself
+_LIMITS = 7  # tried, halving what lies between an even share and no cut
+_SORTED = 3  # items a worker that are dealt the costliest first
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,14 @@ class Items:
     slots: int
     took: float
 
-    @property
-    def steps(self) -> np.ndarray:
-        """Of each item, int32 (items,)."""
-        return self.rows[self.rows[:, 0] >= 0, 3] % ITEM_STEPS
+
+class _Dealt(NamedTuple):
+    """Items and who does them: int64 (n, 6) of list, copy, first entry, steps, slot or −1, worker, in the
+    order in which workers do them; merges, int64 (m, 4) of list, copy, first slot, slots; predicted steps."""
+
+    items: np.ndarray
+    merges: np.ndarray
+    took: float
 
 
 def make(
@@ -55,165 +61,182 @@ def make(
     alone: bool = True,
 ) -> Items:
     """The items of a part whose masks (batch entries, heads) ``copies`` (batch entry, head) pairs share each,
-    for so many workers, ``per_sm`` of which share a multiprocessor: with b blocks worker t is one of
-    block t % b.
+    for so many workers, ``per_sm`` of which share a multiprocessor.
 
-    Lists longer than a bound are cut into pieces of about equal length. The bound is the length of the
-    longest list through 1, 2, 3, … pieces, whichever is predicted to be done first, fewer pieces where more
-    gain little. Neighbouring lists go to one worker where they have KV tiles in common, which it keeps.
-    later: rows are merged with those of an earlier part, and heads go the other way round: the cache still
-    has what that part did last; alone: there is no other part.
+    Lists are dealt whole, each to a worker of the block that is predicted to be free first; or those that
+    would end behind a limit are cut to fill what the others leave up to it, where the limit that is
+    predicted to be best gains enough. Neighbouring lists go to one worker where they have KV tiles in
+    common, which it keeps. later: rows are merged with those of an earlier part, and heads go the other way
+    round: the cache still has what that part did last; alone: there is no other part.
     """
-    longest, best = int(part.table[:, 1].max(initial=0)), None
+    longest = int(part.table[:, 1].max(initial=0))
     if longest >= ITEM_STEPS:
         raise ValueError(
             f"unsupported: a list of {longest} KV tiles (work items have fewer than {ITEM_STEPS})"
         )
-    for pieces in _CUTS:
-        bound = -(-longest // pieces) if longest else 1
-        found = _pieces(part, bound, later)
-        placed = _balanced(found, copies, workers, per_sm, later)
-        if best is None:
-            least = _steps(found[0], placed[1], later).sum() / workers  # whatever is cut
-        if best is None or placed[0] < MAX_REMAINING_TIME * best[0][0]:
-            best = placed, found
-        if bound <= 1 or MAX_REMAINING_TIME * best[0][0] <= least:
+    teams = Teams(workers, per_sm)
+    order = _order(part, copies, workers, later)
+    best = whole = _whole(part, order, teams, later)
+    low, high = float(_cost(part, order, later).sum()) / workers, whole.took
+    for _ in range(_LIMITS):
+        if low + _MERGE_LAUNCH >= min(best.took, MAX_REMAINING_TIME * whole.took):
             break
-    placed, found = best
+        limit = (low + high) / 2
+        cut = _cut(part, order, teams, later, limit)
+        low, high = (low, limit) if cut else (limit, high)
+        if cut and cut.took < min(best.took, MAX_REMAINING_TIME * whole.took):
+            best = cut
     if alone:
-        placed = _in_stretches(part, found, copies, workers, per_sm, *placed)
-    return Items(*_rows(part, found, *placed[1:], masks, copies, workers), placed[0])
+        best = _in_stretches(part, copies, teams, best)
+    return Items(*_rows(part, best, masks, copies, workers), best.took)
 
 
 def uncut(part: Lists, copies: int, workers: int, per_sm: int) -> float:
     """Predicted steps where every list is an item of its own."""
-    return _balanced(
-        _pieces(part, max(1, int(part.table[:, 1].max(initial=0))), False), copies, workers, per_sm, False
-    )[0]
+    return _whole(part, _order(part, copies, workers, False), Teams(workers, per_sm), False).took
 
 
-def _pieces(part: Lists, bound: int, later: bool):
-    """(pieces, merges) of one copy: int64 (n, 5) of list, first entry, steps, slot or −1, four times the
-    cost; int64 (m, 3) of list, first slot, slots. Lists are in the order in which they overlap more,
-    ascending or descending."""
-    first, steps = part.table.T
-    number = np.flatnonzero(
-        (steps > 0) | (not later)
-    )  # a later part's empty lists have their rows there already
-    count = np.maximum(1, -(-steps[number] // bound))
-    which = np.repeat(number, count)
-    i = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
-    of = np.repeat(count, count)
-    low, high = first[which] + i * steps[which] // of, first[which] + (i + 1) * steps[which] // of
-    slot = np.where(of > 1, np.cumsum(of > 1) - 1, -1)
-    # Two warpgroups share a step: one that only one of them needs takes about three quarters of the time.
-    cost = part.needs[high] - part.needs[low] + 2 * (high - low)
-    pieces = np.stack([which, low, high - low, slot, cost], 1)
-    cut = count > 1
-    merges = np.stack([number[cut], (np.cumsum(count * cut) - count)[cut], count[cut]], 1)
-    up, down = part.overlap.sum(1)
-    return pieces[:: -1 if down > up else 1], merges
+def _order(part: Lists, copies: int, workers: int, later: bool):
+    """Int64 (n, 2) of list and copy: lists more than half as costly as the costliest, then the others, both
+    head by head, so that K and V stay in the cache; of the last ones the costliest first, so that short ones
+    fill what those leave. A later part's empty lists are left out: their rows are there already."""
+    lists = np.flatnonzero((part.table[:, 1] > 0) | (not later))
+    copy = np.arange(copies)[:: -1 if later else 1]
+    found = np.stack([np.tile(lists, copies), np.repeat(copy, len(lists))], 1)
+    cost = _cost(part, found, later)
+    order = np.argsort(2 * cost <= cost.max(initial=0), kind="stable")
+    last = order[-_SORTED * workers :]
+    last[:] = last[np.argsort(-cost[last], kind="stable")]
+    return found[order]
 
 
-def _steps(pieces, items, later: bool):
-    """Predicted for each item (piece, copy)."""
-    return (pieces[:, 4] / 4 + _ITEM + _PIECE * (pieces[:, 3] >= 0) + _MERGE * later)[items[:, 0]]
+def _cost(part: Lists, items, later: bool):
+    """Predicted steps of each list as an item of its own."""
+    first, steps = part.table[items[:, 0]].T
+    spent = _spent(part)
+    return spent[first + steps] - spent[first] + _ITEM + _MERGE * later
 
 
-def _balanced(found, copies: int, workers: int, per_sm: int, later: bool):
-    """(predicted steps, items, int64 (n, 2) of piece and copy, worker of each): each to the worker with less
-    to do of the block with least."""
-    pieces, merges = found
-    items, end = _long_first(pieces, copies, later), _MERGE_LAUNCH if len(merges) else 0.0
-    took = _steps(pieces, items, later)
-    if len(took) == 0:
-        return end, items, items[:, 0]
-    if len(took) > _SIMULATED:
-        turn, place = np.divmod(np.arange(len(took)), workers)
-        where = np.where(turn % 2, workers - 1 - place, place)
-        return end + np.bincount(where, took, workers).max(), items, where
-    where, busy, blocks = np.empty(len(took), np.int64), [0.0] * workers, -(-workers // per_sm)
-    free = [(0.0, block) for block in range(blocks)]
-    for i, each in enumerate(took.tolist()):
-        done, block = free[0]
-        where[i] = worker = min(range(block, workers, blocks), key=busy.__getitem__)
-        busy[worker] += each
-        heapq.heapreplace(free, (done + each, block))
-    return end + max(busy), items, where
+def _spent(part: Lists):
+    """Float64 (entries + 1,), what the steps before each entry take: two warpgroups share a step, and one
+    that only one of them needs takes about three quarters of the time."""
+    return (part.needs + 2 * np.arange(len(part.needs))) / 4
 
 
-def _long_first(pieces, copies: int, backwards: bool):
-    """int64 (items, 2) of piece and copy: of all copies pieces more than half as costly as the costliest,
-    then the others, copy by copy so that K and V stay in the cache."""
-    long, copy = 2 * pieces[:, 4] > pieces[:, 4].max(initial=0), np.arange(copies)[:: -1 if backwards else 1]
-    return np.concatenate([_of_each_copy(np.flatnonzero(group), copy) for group in (long, ~long)])
+def _whole(part: Lists, order, teams: Teams, later: bool) -> _Dealt:
+    where, done = place(_cost(part, order, later), teams)
+    return _Dealt(_items(part, order, where), np.zeros((0, 4), np.int64), teams.last(done))
 
 
-def _of_each_copy(pieces, copy):
-    return np.stack([np.tile(pieces, len(copy)), np.repeat(copy, len(pieces))], 1)
+def _items(part: Lists, order, where):
+    slot, where = np.full(len(order), -1), np.broadcast_to(where, len(order))
+    return np.column_stack([order, part.table[order[:, 0]], slot, where])
 
 
-def _in_stretches(part: Lists, found, copies: int, workers: int, per_sm: int, took: float, items, where):
-    """Like what is given, (predicted steps, items, worker of each), or, where neighbouring lists have many KV
-    tiles in common and that is predicted to be no later, with a stretch of neighbours for each worker.
+def _cut(part: Lists, order, teams: Teams, later: bool, limit: float) -> _Dealt | None:
+    """Lists that a multiprocessor alone would not do by the limit are cut into equal pieces of which it does
+    two; what would still end behind the limit is cut to fill the others' room up to it. None where that is
+    too little."""
+    overhead, spent = _ITEM + _PIECE + _MERGE * later, _spent(part)
+    first, steps = part.table[order[:, 0]].T
+    if limit <= overhead:
+        return None
+    takes = spent[first + steps] - spent[first]
+    count = np.maximum(1, np.ceil(takes / (limit - overhead))).astype(np.int64)
+    count[teams.alone * (takes + overhead) <= limit] = 1
+    which = np.repeat(np.arange(len(order)), count)
+    i, of = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count), count[which]
+    begin = first[which] + i * steps[which] // of
+    end = first[which] + (i + 1) * steps[which] // of
+    where, done = place(spent[end] - spent[begin] + overhead - _PIECE * (of == 1), teams, limit)
+    items = np.column_stack([order[which], begin, end - begin, where])
+    left, pieces = items[where < 0], []
+    ranges = [(low, low + long) for low, long in left[:, 2:4].tolist()]
+    for (number, copy, *_), found in zip(
+        left.tolist(), fill(spent, ranges, teams.rooms(done, limit), overhead)
+    ):
+        if found is None:
+            return None
+        for low, long, worker, cost in found:
+            pieces.append((number, copy, low, long, worker))
+            done[worker] += cost
+    items = np.concatenate([items[where >= 0], np.array(pieces, np.int64).reshape(-1, 5)])
+    items, merges = _with_slots(part, items)
+    took = teams.last(done)
+    if len(merges):  # a worker alone on its multiprocessor has 128 columns
+        took += _MERGE_LAUNCH + _PARTIAL * (1 if teams.per_sm > 1 else 2) * merges[:, 3].sum()
+    return _Dealt(items, merges, took)
+
+
+def _with_slots(part: Lists, items):
+    """Items (list, copy, first entry, steps, worker) with slots for the pieces of lists, and their merges."""
+    number = items[:, 1] * len(part.table) + items[:, 0]
+    lists, inverse, count = np.unique(number, return_inverse=True, return_counts=True)
+    cut, by_place = count > 1, np.lexsort((items[:, 2], number))
+    slot = np.full(len(items), -1)
+    pieces = by_place[cut[inverse[by_place]]]
+    slot[pieces] = np.arange(len(pieces))
+    copy, which = np.divmod(lists[cut], len(part.table))
+    merges = np.stack([which, copy, np.cumsum(count[cut]) - count[cut], count[cut]], 1)
+    return np.insert(items, 4, slot, 1), merges
+
+
+def _in_stretches(part: Lists, copies: int, teams: Teams, given: _Dealt) -> _Dealt:
+    """What is given or, where neighbouring lists have many KV tiles in common and that is predicted to be no
+    later, a stretch of neighbours for each worker.
 
     Without that, all workers would work on a few heads at once, which the cache then holds: better where
     lists have tiles far away.
     """
-    pieces, merges = found
-    ordered = _of_each_copy(np.arange(len(pieces)), np.arange(copies))
-    kept = _kept(part, pieces, ordered, np.zeros(len(ordered)))
-    if 4 * kept.sum() < pieces[ordered[:, 0], 2].sum() or not kept.any():
-        return took, items, where
-    each = _steps(pieces, ordered, False) - _STEP_SAVED * kept
-    done = np.cumsum(each)
-    stretch = ((done - each / 2) / done[-1] * workers).astype(np.int64)
-    there = stretch % per_sm * -(-workers // per_sm) + stretch // per_sm  # neighbours on one multiprocessor
-    each = _steps(pieces, ordered, False) - _STEP_SAVED * _kept(part, pieces, ordered, there)
-    needed = _MERGE_LAUNCH * (len(merges) > 0) + np.bincount(there, each, workers).max()
-    return (needed, ordered, there) if needed <= took else (took, items, where)
+    workers, per_sm = teams
+    up, down = part.overlap.sum(1)
+    lists = np.arange(len(part.table))[:: -1 if down > up else 1]
+    order = np.stack([np.tile(lists, copies), np.repeat(np.arange(copies), len(lists))], 1)
+    items = _items(part, order, 0)
+    kept = _kept(part, items)
+    if 4 * kept.sum() < items[:, 3].sum() or not kept.any():
+        return given
+    cost = _cost(part, order, False)
+    done = np.cumsum(cost - _STEP_SAVED * kept)
+    stretch = ((done - (cost - _STEP_SAVED * kept) / 2) / done[-1] * workers).astype(np.int64)
+    items[:, 5] = stretch % per_sm * teams.blocks + stretch // per_sm  # neighbours on one multiprocessor
+    each = np.bincount(items[:, 5], cost - _STEP_SAVED * _kept(part, items), workers).tolist()
+    took = teams.last(each)
+    return _Dealt(items, given.merges[:0], took) if took <= given.took else given
 
 
-def _kept(part: Lists, pieces, items, group):
+def _kept(part: Lists, items):
     """How many KV tiles each item takes over from the one in front of it, 0 where that is of another
-    group."""
-    which, whole = pieces[items[:, 0], 0], pieces[:, 3] < 0
+    worker."""
+    which, whole = items[:, 0], items[:, 4] < 0
     by, kept = np.diff(which), np.zeros(len(items), np.int64)
     same = (
-        (group[1:] == group[:-1])
+        (items[1:, 5] == items[:-1, 5])
         & (items[1:, 1] == items[:-1, 1])
         & (abs(by) == 1)
-        & whole[items[1:, 0]]
-        & whole[items[:-1, 0]]
+        & whole[1:]
+        & whole[:-1]
     )
     kept[1:] = np.where(same, part.overlap[(by < 0).astype(int), which[1:]], 0)
     return kept
 
 
-def _rows(part: Lists, found, items, where, masks: tuple[int, int], copies: int, workers: int):
+def _rows(part: Lists, dealt: _Dealt, masks: tuple[int, int], copies: int, workers: int):
     """(rows, merges, slots) of all copies."""
-    pieces, merges = found
-    slots = int(merges[:, 2].sum())
 
-    def head(mask, copy):
-        return mask * copies + copy if masks[1] == 1 else copy * masks[1] + mask
+    def of(which, copy):  # (pair of query tiles, head)
+        mask, pair = np.divmod(which, part.pairs)
+        return pair, mask * copies + copy if masks[1] == 1 else copy * masks[1] + mask
 
-    by_worker = np.argsort(where, kind="stable")
-    items, worker = items[by_worker], where[by_worker]
-    piece, copy = pieces[items[:, 0]], items[:, 1]
-    mask, pair = np.divmod(piece[:, 0], part.pairs)
-    slot = np.where(piece[:, 3] >= 0, copy * slots + piece[:, 3], -1)
+    items = dealt.items[np.argsort(dealt.items[:, 5], kind="stable")]
+    which, copy, first, steps, slot, worker = items.T
+    pair, head = of(which, copy)
     turn = np.arange(len(worker)) - np.searchsorted(worker, worker)
     rows = np.zeros((int(turn.max(initial=-1)) + 1, workers, 4), np.int32)
     rows[:, :, 0] = -1
-    kept = _kept(part, pieces, items, worker)
     rows[turn, worker] = np.stack(
-        [pair + ITEM_PAIRS * kept, head(mask, copy), piece[:, 1], piece[:, 2] + ITEM_STEPS * (1 + slot)], 1
+        [pair + ITEM_PAIRS * _kept(part, items), head, first, steps + ITEM_STEPS * (1 + slot)], 1
     )
-    copy = np.repeat(np.arange(copies), len(merges))
-    mask, pair = np.divmod(np.tile(merges[:, 0], copies), part.pairs)
-    merges = np.stack(
-        [pair, head(mask, copy), copy * slots + np.tile(merges[:, 1], copies), np.tile(merges[:, 2], copies)],
-        1,
-    )
-    return rows.reshape(-1, 4), merges.astype(np.int32), slots * copies
+    which, copy, slot, count = dealt.merges.T
+    merges = np.stack([*of(which, copy), slot, count], 1)
+    return rows.reshape(-1, 4), merges.astype(np.int32), int(count.sum())

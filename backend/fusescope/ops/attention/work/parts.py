@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,31 +23,16 @@ MOST_COLUMNS = 128  # the widest heads that work items are laid out for
 _CPU_TEAMS = 16  # where there is no GPU: kernels are emulated
 
 
-class Figures(NamedTuple):
-    """The amount of work, all copies of the masks together, for the cost model, a step being two KV tiles:
-    parts; those of them with lists to merge; steps of the longest items, one per part; steps that the two
-    query tiles of an item take, halved; items; those of parts after the first; partial results."""
-
-    parts: int
-    merges: int
-    longest: int
-    steps: float
-    blocks: int
-    later: int
-    pieces: int
-
-
 @dataclass(frozen=True)
 class WorkItems:
     """What a call is given instead of the plan: schedule int32 (entries, 4), fragments int32 (rows, 128)
     and items int32 (n, 4) on the device, parts of ``buffer``; parts int64 (parts, 9) on the host, which
     ``layout`` repeats. predicted: how long it takes, in steps of one KV tile (items.py); gain: the same where
-    every list is taken whole, over that; figures: what it costs; build_ms: how long making all of it took."""
+    every list is taken whole, over that; build_ms: how long making all of it took."""
 
     parts: Any
     predicted: float
     gain: float
-    figures: Figures
     build_ms: float
     buffer: Any
     layout: str
@@ -90,7 +75,7 @@ class PlanItems:
             for split in self.splits
             if split
         ]
-        predicted, described, rows, figures, split = min(made, key=lambda m: m[0])
+        predicted, described, rows, split = min(made, key=lambda m: m[0])
         entries, fragments = lists.concatenated(split)
         arrays = self.lists | {
             "schedule": entries,
@@ -103,7 +88,7 @@ class PlanItems:
         took = self.build_ms + (time.perf_counter() - begin) * 1e3
         gain = items.uncut(self.splits[0][0], copies, workers, per_sm) / predicted
         own = {name: views[name] for name in ("schedule", "fragments", "items")}
-        return WorkItems(torch.from_numpy(described), predicted, gain, figures, took, data, layout, **own)
+        return WorkItems(torch.from_numpy(described), predicted, gain, took, data, layout, **own)
 
 
 def _plan_items(plan: Plan) -> PlanItems:
@@ -169,41 +154,17 @@ def _refuse_under_capture(device) -> None:
 
 
 def _one_after_another(parts: list[Lists], masks: tuple[int, int], copies: int, workers: int, per_sm: int):
-    """(predicted steps, description, rows of items and merges, figures) of these parts."""
+    """(predicted steps, description, rows of items and merges) of these parts."""
     heads = masks[0] * masks[1] * copies
     described, rows, took, entry = [], [], items.PART * (len(parts) - 1), 0
-    figures = Figures(len(parts), 0, 0, 0.0, 0, 0, 0)
     for number, part in enumerate(parts):
         made = items.make(part, masks, copies, workers, per_sm, later=number > 0, alone=len(parts) == 1)
-        steps, needed = (
-            made.steps,
-            int((part.needs[part.table.sum(1)] - part.needs[part.table[:, 0]]).sum()) * copies,
-        )
-        figures = figures._replace(
-            merges=figures.merges + (len(made.merges) > 0),
-            longest=figures.longest + (int(steps.max(initial=0)) + 1) // 2,
-            steps=figures.steps + needed / 4,
-            blocks=figures.blocks + len(steps),
-            later=figures.later + len(steps) * (number > 0),
-            pieces=figures.pieces + made.slots,
-        )
         made.rows[:, 2] += entry
         entry += part.entries.shape[0]
         first = sum(map(len, rows))
         last = first + len(made.rows)
-        described.append(
-            [
-                part.rows,
-                part.keys,
-                first,
-                len(made.rows) // workers,
-                workers,
-                last,
-                len(made.merges),
-                made.slots,
-                heads,
-            ]
-        )
+        rounds, merges = len(made.rows) // workers, len(made.merges)
+        described.append([part.rows, part.keys, first, rounds, workers, last, merges, made.slots, heads])
         rows += [made.rows, made.merges]
         took += made.took
-    return took, np.array(described, np.int64), np.concatenate(rows), figures
+    return took, np.array(described, np.int64), np.concatenate(rows)
