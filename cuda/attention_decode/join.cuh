@@ -10,15 +10,9 @@
 //     the block's other threads after (3).
 //   - Nobody waits for another block, so blocks may run in any order and one after another.
 // Pieces are added in the order of the shares, whoever joins them: the same call gives the same bits.
-//
-// Tickets need no memory that is zero before the launch. A ticket holds a 48-bit tag of the call and a count; what
-// holds another tag counts as 0, and the last arrival leaves 0. So a captured graph, which repeats its tag, finds no
-// count of its own; calls on other streams have workspaces of their own. Scratch that holds the tag of a later call by
-// chance: 2^-48 per ticket.
 #pragma once
-#include <atomic>
-
 #include "../common/mma.cuh"
+#include "../common/tickets.cuh"
 #include "merge.cuh"
 #include "shares.cuh"
 
@@ -27,40 +21,6 @@ __device__ __forceinline__ void fence_gpu() {
 #if defined(__CUDA_ARCH__)
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
 #endif
-}
-
-__device__ __forceinline__ uint64_t swap_if(uint64_t* word, uint64_t expected, uint64_t next) {
-#if defined(__CUDA_ARCH__)
-  uint64_t old;
-  asm volatile("atom.acq_rel.gpu.global.cas.b64 %0, [%1], %2, %3;"
-               : "=l"(old)
-               : "l"(word), "l"(expected), "l"(next)
-               : "memory");
-  return old;
-#else
-  const uint64_t old = *word;  // emulated on a CPU: one thread at a time
-  if (old == expected) *word = next;
-  return old;
-#endif
-}
-
-// Whether this is the last of `pieces` arrivals, pieces < 2^16. tag: its low 16 bits are 0, the others not all 0.
-__device__ __forceinline__ bool arrives_last(uint64_t* ticket, uint64_t tag, unsigned pieces) {
-  uint64_t seen = *const_cast<volatile uint64_t*>(ticket);
-  for (;;) {
-    const unsigned count = (seen & ~uint64_t(0xffff)) == tag ? unsigned(seen & 0xffff) + 1 : 1;
-    const uint64_t old = swap_if(ticket, seen, count == pieces ? 0 : tag | count);
-    if (old == seen) return count == pieces;
-    seen = old;
-  }
-}
-
-// A tag that the next 2^48 calls of the process do not repeat (join.cuh), from another number on in each process.
-inline uint64_t next_tag() {
-  static std::atomic<uint64_t> calls{reinterpret_cast<uintptr_t>(&calls) * 0x9e3779b97f4a7c15ull >> 16};
-  uint64_t tag = 0;
-  while (tag == 0) tag = ++calls << 16;
-  return tag;
 }
 
 // The workspace: a ticket per share, that of an item being its first share's; then two pieces per share of rows x D
