@@ -54,7 +54,8 @@ struct AttentionFp8Args {
   int32_t head_dim;
   int32_t causal;
   int32_t rotate;
-  int32_t phase;  // Fp8Phase
-  float scale;    // > 0
-  int32_t dtype;  // FusescopeDtype of q, k, v and out
+  int32_t phase;   // Fp8Phase
+  float scale;     // > 0
+  int32_t dtype;   // FusescopeDtype of q, k, v and out
+  uint64_t* next;  // workspace: two words that items are drawn from (../common/tickets.cuh)
 };

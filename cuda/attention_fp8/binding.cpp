@@ -130,6 +130,8 @@ void attend(StableIValue* stack, uint64_t, uint64_t) {
   }
   const int32_t dtype = bfloat16 ? aoti_torch_dtype_bfloat16() : aoti_torch_dtype_float16();
   Handle out = empty(q8, dtype, {B, H, seq_q, D});
+  const Handle next = empty(q8, aoti_torch_dtype_int64(), {2});
+  args.next = static_cast<uint64_t*>(next.mutable_data());
   args.out = out.mutable_data();
   args.out_stride[0] = H * seq_q * D, args.out_stride[1] = seq_q * D, args.out_stride[2] = D;
   run("attention_fp8", impl.view(), args, q8, [](CallSignature&) {});

@@ -4,6 +4,7 @@
 #include <cfloat>
 
 #include "../common/exp2.cuh"
+#include "../common/tickets.cuh"
 #include "shared.cuh"
 
 namespace fp8 {
@@ -11,22 +12,24 @@ namespace fp8 {
 constexpr unsigned kAll = 0xffffffffu;
 constexpr int kNone = 0x7fffffff;
 
-// Items in the order in which blocks take them: query blocks of WG tiles, those with the longest lists first among
-// `together` heads, whose keys and values fit into the L2 cache.
+// Items, query blocks of WG tiles, in the order in which blocks take them: `together` heads after one another, whose
+// keys and values fit into the L2 cache, and of these the longest lists first. A block begins with that of its own
+// number and draws each further one when it is about to need it (../common/tickets.cuh), so that no block waits for one
+// with longer items.
 struct Items {
   int count, q_blocks, heads, together;
+  uint64_t tag;
 
-  // The item of a block's round: blocks take turns, in alternating order, so that each gets long and short ones.
-  __device__ __forceinline__ int of(int round) const {
-    const int turn = round % 2 ? int(gridDim.x) - 1 - int(blockIdx.x) : int(blockIdx.x);
-    const int64_t item = int64_t(round) * gridDim.x + turn;
-    return item < count ? int(item) : -1;
+  // The item of a round, -1 for the end; by a lane. All blocks begin, so as many draw to the end as there are items.
+  __device__ __forceinline__ int of(const AttentionFp8Args& args, uint32_t round) const {
+    const uint64_t item = round ? gridDim.x + draw(args.next, tag, uint64_t(count)) : blockIdx.x;
+    return item < uint64_t(count) ? int(item) : -1;
   }
-  __device__ __forceinline__ int2 head_and_block(int item) const {
+  __device__ __forceinline__ int2 head_and_block(int item, bool causal) const {
     const int group = item / (together * q_blocks), first = group * together;
     const int size = heads - first < together ? heads - first : together;
-    const int in_group = item - first * q_blocks;
-    return make_int2(first + in_group % size, q_blocks - 1 - in_group / size);
+    const int in_group = item - first * q_blocks, block = in_group / size;
+    return make_int2(first + in_group % size, causal ? q_blocks - 1 - block : block);
   }
 };
 
@@ -34,7 +37,7 @@ struct Items {
 struct Item {
   int head, q_block, b, h, kv;
   __device__ __forceinline__ Item(const AttentionFp8Args& args, const Items& items, int item) {
-    const int2 at = items.head_and_block(item);
+    const int2 at = items.head_and_block(item, args.causal);
     head = at.x, q_block = at.y;
     b = head / args.heads, h = head % args.heads;
     kv = b * args.heads_kv + h / (args.heads / args.heads_kv);
@@ -85,12 +88,17 @@ struct List {
   }
 };
 
-// By a warp: the queries of each item, and what it is about.
+// By a warp: draws the items, and loads the queries of each and says what it is about.
 template <typename S> __device__ __forceinline__ void produce_queries(const AttentionFp8Args& args, const Items& items,
                                                                       const Memory<S>& memory) {
   const int lane = threadIdx.x % 32, q_tiles = tiles_of(args.seq_q);
   for (uint32_t round = 0;; ++round) {
-    const int number = items.of(int(round));
+    const int number = __shfl_sync(kAll, lane == 0 ? items.of(args, round) : 0, 0);
+    memory.items.await_empty(round);
+    if (lane == 0) {
+      *reinterpret_cast<int*>(memory.items.at(round)) = number;
+      hopper::barrier_arrive(memory.items.full_of(round), 1);
+    }
     memory.q.await_empty(round);
     uint64_t* const full = memory.q.full + round % S::q_stages;
     Round& info = memory.rounds[round % S::q_stages];
@@ -123,8 +131,10 @@ template <typename S> __device__ __forceinline__ void produce_keys(const Attenti
     hopper::load_bytes(ring.at(step), from, S::tile_bytes, ring.full_of(step));
   };
   uint32_t step = 0;
-  for (int round = 0;; ++round) {
-    const int number = items.of(round);
+  for (uint32_t round = 0;; ++round) {
+    memory.items.await_full(round);
+    const int number = *reinterpret_cast<const int*>(memory.items.at(round));
+    memory.items.release(round);
     if (number < 0) return;
     const Item item(args, items, number);
     const int q_tile = lane < WG ? item.q_block * WG + lane : q_tiles;

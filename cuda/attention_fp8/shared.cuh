@@ -67,6 +67,7 @@ template <typename S> struct Memory {
   Ring<S::q_stages, S::query_bytes, warps> q;
   Ring<S::k_stages, S::tile_bytes, warps> k;
   Ring<S::v_stages, S::value_bytes, warps> v;
+  Ring<2, 16, 1> items;  // from the producer warp that draws them to the other; -1 is the end
   float4* kept;
   Round* rounds;       // per stage of q
   Step<S::WG>* steps;  // per stage of k
@@ -78,16 +79,17 @@ template <typename S> struct Memory {
     k = {data + S::q_stages * S::query_bytes, q.empty + S::q_stages, q.empty + S::q_stages + S::k_stages};
     v = {k.first + S::k_stages * S::tile_bytes, k.empty + S::k_stages, k.empty + S::k_stages + S::v_stages};
     kept = reinterpret_cast<float4*>(v.first + S::v_stages * S::value_bytes);
-    rounds = reinterpret_cast<Round*>(v.empty + S::v_stages);
+    items = {reinterpret_cast<uint8_t*>(v.empty + S::v_stages + 4), v.empty + S::v_stages, v.empty + S::v_stages + 2};
+    rounds = reinterpret_cast<Round*>(items.first + 32);
     steps = reinterpret_cast<Step<S::WG>*>(rounds + S::q_stages);
-    static_assert(2 * (S::q_stages + S::k_stages + S::v_stages) * 8 + S::q_stages * 16 +
+    static_assert(2 * (S::q_stages + S::k_stages + S::v_stages + 2) * 8 + 32 + S::q_stages * 16 +
                       S::k_stages * sizeof(Step<S::WG>) <=
                   1024);
   }
   // By all threads of the block, before its first barrier.
   __device__ __forceinline__ void init() const {
     if (threadIdx.x == 0) {
-      q.init(), k.init(), v.init();
+      q.init(), k.init(), v.init(), items.init();
       hopper::barrier_init_fence();
     }
     constexpr uint32_t kOnes = 0x38383838;

@@ -49,8 +49,8 @@ template <typename T, int D> const char* attend(const AttentionFp8Args& args, cu
   constexpr int64_t kCached = int64_t(16) << 20;  // bytes of keys and values that stay in the L2 cache
   int64_t together = kCached / (2 * int64_t(args.seq_k) * D) * group;
   together = together < group ? group : together < heads ? together : heads;
-  const Items items{int(count), q_blocks, heads, int(together)};
   const int grid = count < multiprocessors() ? int(count) : multiprocessors();
+  const Items items{int(count), q_blocks, heads, int(together), next_tag()};
   return launch_dependent(kernel, unsigned(grid), S::threads, S::bytes, stream, 1, args, items);
 }
 
