@@ -30,3 +30,9 @@ struct AttentionVarlenArgs {
   float scale;
   int32_t dtype;  // FusescopeDtype of q, k, v and out
 };
+
+// What the binding passes to every kernel, as the pointer to its first member.
+struct AttentionVarlenDrawn {
+  AttentionVarlenArgs args;
+  uint64_t* next;  // workspace: two words that items are drawn from (../common/tickets.cuh)
+};

@@ -45,7 +45,8 @@ void attention_varlen(StableIValue* stack, uint64_t, uint64_t) {
   STD_TORCH_CHECK(Tq < (int64_t(1) << 30) && Tk < (int64_t(1) << 30) && H < (int64_t(1) << 16),
                   "unsupported: 2^30 rows or 2^16 heads");
 
-  AttentionVarlenArgs args{};
+  AttentionVarlenDrawn all{};
+  AttentionVarlenArgs& args = all.args;
   args.cu_q = offsets(cu_q, "cu_seqlens_q", q);
   args.cu_k = offsets(cu_k, "cu_seqlens_k", q);
   const int64_t numbers = cu_q.sizes()[0];
@@ -54,6 +55,8 @@ void attention_varlen(StableIValue* stack, uint64_t, uint64_t) {
   args.dtype = dtype_of(q);
   Handle out = empty_like(q, {Tq, H, D});
   if (Tq > 0) {
+    const Handle next = empty(q, aoti_torch_dtype_int64(), {2});
+    all.next = static_cast<uint64_t*>(next.mutable_data());
     args.q = q.data();
     args.k = k.data();
     args.v = v.data();

@@ -1,0 +1,242 @@
+// Hopper, persistent blocks: warp specialisation, items drawn one after another.
+// archs: sm_90a
+// expects: HGMMA UTMALDG
+// takes: fp16 bf16, d<=128, scale>0, tma
+//
+// The block of attention's v5 (hopper_shared.cuh, hopper_step.cuh): up to 64 columns two pairs of consumer warpgroups,
+// above one, each pair fed by a producer warp. An item is 128 query rows of a sequence and a head, 64 for each
+// warpgroup of the pair, which share KV tiles. Producer warps draw items (../common/tickets.cuh) a step ahead of need,
+// the longest sequences first, so that no multiprocessor is left with more than the others, and load queries, keys and
+// values across the bounds of items.
+//
+// What TMA brings beyond a sequence's end are the next one's rows: scores there are masked, so values count with weight
+// 0. Only where such a value is a NaN or an infinity its product is NaN, and the row is computed again.
+#include "../attention/hopper_launch.cuh"
+#include "../attention/hopper_shared.cuh"
+#include "../attention/hopper_step.cuh"
+#include "../common/dependent.cuh"
+#include "../common/device.cuh"
+#include "../common/nan_watch.cuh"
+#include "../common/roles.cuh"
+#include "items.cuh"
+#include "sequence_again.cuh"
+
+namespace {
+using namespace hopper;
+using varlen::Items, varlen::PackedItem;
+
+constexpr unsigned kAll = 0xffffffffu;
+
+// Stores a warp's 16 rows, from row 16 x (its number in the warpgroup) on of a tile that begins at `to`, of which
+// `rows` exist; tile: free shared memory of the warpgroup. Gives the thread's rows that hold a NaN, as bits; if any
+// thread has one, all rows are in global memory then.
+template <typename T, int Panels> __device__ __forceinline__ unsigned store_rows(uint8_t* tile, T* to, int64_t stride,
+                                                                                 int rows, int columns,
+                                                                                 const Rows<T, Panels>& from) {
+  const int lane = threadIdx.x % 32, first = 16 * (threadIdx.x / 32 % 4);
+  float factor[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) factor[r] = from.sum(r) > 0.f ? __fdividef(1.f, from.sum(r)) : 0.f;
+  // Lane i addresses row i % 8 of 8 x 8 matrix i / 8, so that matrix m holds register m of each thread.
+  const uint32_t at = shared_address(tile) + (first + lane % 16) * 128 + ((lane / 16 ^ lane % 8) << 4);
+  NanWatch<T> watch[2];
+#pragma unroll
+  for (int j = 0; j < 4 * Panels; ++j) {
+    uint32_t out[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int r = i % 2, x = 8 * j + 4 * (i / 2) + 2 * r;
+      out[i] = tensor_core::pack<T>(from.o[x] * factor[r], from.o[x + 1] * factor[r]);
+      watch[r].add(out[i]);
+    }
+    stmatrix_x4((at ^ (j % 4 << 5)) + j / 4 * kTileBytes, out);
+  }
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < 4 * Panels; ++i) {
+    const int chunk = i * 32 + lane, c = chunk % (8 * Panels), r = first + chunk / (8 * Panels);
+    if (r < rows && c * 8 < columns)
+      *reinterpret_cast<uint4*>(to + r * stride + c * 8) =
+          *reinterpret_cast<const uint4*>(tile + c / 8 * kTileBytes + r * 128 + ((c % 8 ^ (r & 7)) << 4));
+  }
+  __syncwarp();  // before the next tile takes its place, and before a broken row is computed again
+  return (watch[0].found() ? 1u << lane / 4 : 0) | (watch[1].found() ? 256u << lane / 4 : 0);
+}
+
+// By warpgroup wg of the block.
+template <typename T, int Panels, typename S>
+__device__ __forceinline__ void consume(const AttentionVarlenArgs& args, const SharedStorage<S>& smem, int wg) {
+  const int half = wg % 2, lane = threadIdx.x % 32, warp_row = 16 * (threadIdx.x / 32 % 4);
+  const float factor = args.scale * kLog2e;
+  constexpr uint32_t kTile = S::tile_bytes >> 4;
+  const uint64_t first_q = moved_descriptor(tile_descriptor(smem.q.first), half * kTile);
+  const uint64_t first_k = tile_descriptor(smem.k.first);
+  const uint64_t first_v = Rows<T, Panels>::values_descriptor(smem.v.first, smem.ones);
+  uint32_t step = 0;
+  Rows<T, Panels> rows;
+  for (uint32_t round = 0;; ++round) {
+    smem.q.await_full(round);
+    const PackedItem item = varlen::read_item(smem, round);
+    if (item.head < 0) break;
+    const int first = item.work.row + 64 * half, keys = item.work.keys;
+    const int mine = varlen::steps_of(args, item.work, first);
+    const uint32_t begin = step, end = step + mine, item_end = step + item.steps;
+    const int diagonal = args.causal ? keys - item.work.queries + 1 : keys;  // row i sees keys j < i + diagonal
+    const int all_see = first + diagonal < keys ? first + diagonal : keys;   // the first row sees fewest
+    const uint64_t q = moved_descriptor(first_q, round % S::q_stages * 2 * kTile);
+    float x[32], part[2];
+    uint32_t weights[4][4];
+    auto start_scores = [&] {
+      smem.k.await_full(step);
+      rows.start_scores(x, q, moved_descriptor(first_k, step % S::kv_stages * kTile));
+    };
+    auto mask = [&] {
+      const int key = int(step - begin) * 64;
+      if (key + 64 <= all_see) return;
+      const int row = first + warp_row + lane / 4, column = key + 2 * (lane % 4);
+#pragma unroll
+      for (int i = 0; i < 32; ++i) {
+        const int at = column + 8 * (i / 4) + (i & 1);
+        if (at >= keys || at >= row + (i & 2 ? 8 : 0) + diagonal) x[i] = -INFINITY;
+      }
+    };
+    auto start_context = [&](uint32_t of) {
+      smem.v.await_full(of);
+      rows.start_context(weights, moved_descriptor(first_v, of % S::kv_stages * Rows<T, Panels>::values_stage));
+    };
+    auto finish_context = [&](uint32_t of) {
+      wgmma_wait<0>();
+      fence_registers(rows.o);
+      smem.v.release(of);
+    };
+    rows.clear();
+    if (mine > 0) {
+      start_scores();
+      wgmma_wait<0>();
+      fence_registers(x);
+      mask();
+      bool again;
+      do {  // softmax that may raise the rows' reference
+        again = false;
+        smem.k.release(step);
+        float shrink[2];
+        rows.update_reference(x, factor, shrink);
+        rows.template exponentials<0>(x, part);
+        rows.template exponentials<1>(x, part);
+        if (step > begin) rows.rescale(shrink);
+        rows.add(part);
+        rows.pack(weights, x);
+        for (++step; step < end; ++step) {  // P V of one step overlaps with Q K^T of the next
+          start_scores();
+          start_context(step - 1);
+          wgmma_wait<1>();
+          fence_registers(x);
+          mask();
+          // Exponentials in two halves: the wait for P V stands between them.
+          rows.template exponentiate<0>(x, factor, part);
+          fence_registers(x);
+          finish_context(step - 1);
+          rows.template exponentiate<1>(x, factor, part);
+          rows.pack(weights, x);
+          // Check for growth late so that no instruction stalls on it; rare: then recompute the scores.
+          if (__any_sync(kAll, rows.exceed_ceiling(weights))) {
+            rows.recompute_scores(x, smem.q.at(round) + half * S::tile_bytes, smem.k.at(step), args.head_dim & 1);
+            mask();
+            again = true;
+            break;
+          }
+          smem.k.release(step);
+          rows.add(part);
+        }
+      } while (again);
+      start_context(step - 1);
+      finish_context(step - 1);
+    }
+    for (; step < item_end; ++step) {  // of the other query tile alone
+      smem.k.await_full(step);
+      smem.k.release(step);
+      smem.v.await_full(step);
+      smem.v.release(step);
+    }
+    const PackedItem stored = varlen::read_item(smem, round);  // again, so that no registers hold it in the loop
+    smem.q.release(round);
+    rows.total();
+    const int from = stored.work.row + 64 * half;
+    T* const out =
+        static_cast<T*>(args.out) + (int64_t(stored.work.q_first + from) * args.heads + stored.head) * args.head_dim;
+    const unsigned broken =
+        store_rows<T, Panels>(smem.out.first + half * S::tile_bytes, out, int64_t(args.heads) * args.head_dim,
+                              stored.work.queries - from, args.head_dim, rows);
+    varlen::attend_broken<T>(args, stored.work, stored.head, from + warp_row, broken);
+  }
+}
+
+template <typename T, int Panels> __global__ void __launch_bounds__(Shape<Panels>::threads, 1) varlen_items(
+    const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
+    const __grid_constant__ CUtensorMap v_map, const __grid_constant__ AttentionVarlenArgs args,
+    const __grid_constant__ Items items) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using S = Shape<Panels>;
+  extern __shared__ __align__(1024) uint8_t shared[];
+  const int warp = uniform(threadIdx.x / 32), wg = warp / 4;
+  if (wg < 2 * S::pairs && threadIdx.x % 256 == 0) {
+    SharedStorage<S>(shared, wg / 2).init();
+    barrier_init_fence();
+  }
+  if (wg == 2 * S::pairs && threadIdx.x % 128 == 0)
+    for (const CUtensorMap* map : {&q_map, &k_map, &v_map}) prefetch_map(map);
+  fill_ones<T, S>(shared);
+  __syncthreads();
+  wait_for_previous();  // the sequences' bounds may be what it left
+  let_next_start();
+  if (wg == 2 * S::pairs) {
+    fewer_registers<S::producer_registers>();
+    const int t = warp % 4;
+    if (t < S::pairs)
+      varlen::produce<Panels>(&q_map, &k_map, &v_map, args, items, SharedStorage<S>(shared, t),
+                              int(t * gridDim.x + blockIdx.x), int(S::pairs * gridDim.x));
+  } else {
+    more_registers<S::consumer_registers>();
+    consume<T, Panels>(args, SharedStorage<S>(shared, wg / 2), wg);
+  }
+#endif
+}
+
+template <typename T, int Panels> const char* launch(const AttentionVarlenDrawn& all, cudaStream_t stream) {
+  const AttentionVarlenArgs& args = all.args;
+  using S = Shape<Panels>;
+  constexpr bool bf16 = std::is_same_v<T, __nv_bfloat16>;
+  // Packed rows as one batch entry of the maps: (batch, head, row, column).
+  auto map = [&](CUtensorMap* to, const void* data, int rows, int heads, const int64_t (&stride)[3]) {
+    const int64_t sizes[4] = {1, heads, rows, args.head_dim}, strides[4] = {0, stride[1], stride[0], stride[2]};
+    return make_map(to, bf16, data, sizes, strides);
+  };
+  CUtensorMap q_map, k_map, v_map;
+  if (const char* why = map(&q_map, args.q, args.total_q, args.heads, args.q_stride)) return why;
+  if (const char* why = map(&k_map, args.k, args.total_k, args.heads_kv, args.k_stride)) return why;
+  if (const char* why = map(&v_map, args.v, args.total_k, args.heads_kv, args.v_stride)) return why;
+  constexpr auto kernel = varlen_items<T, Panels>;
+  if (const char* why = allow_shared_up_to<kernel>(S::bytes)) return why;
+  const Items items{all.next, next_tag(), varlen::slots(args, varlen::kRows) * args.heads};
+  const int64_t blocks = (items.count + S::pairs - 1) / S::pairs;
+  const int grid = blocks < multiprocessors() ? int(blocks) : multiprocessors();
+  return launch_dependent(kernel, unsigned(grid), S::threads, S::bytes, stream, 1, q_map, k_map, v_map, args, items);
+}
+}  // namespace
+
+FUSESCOPE_KERNEL(const AttentionVarlenArgs* args, void* stream) {
+  const AttentionVarlenArgs& a = *args;
+  if (a.head_dim > 128) return "unsupported: head_dim above 128 (v3_hopper takes it)";
+  if (a.head_dim % 8 || a.head_dim < 32) return "unsupported: head_dim (a multiple of 8 from 32 on is)";
+  if (!(a.scale > 0)) return "unsupported: a scale that is not positive (v2_blockwise takes it)";
+  if (a.total_k == 0) return "unsupported: no keys at all (v2_blockwise takes that)";
+  const auto& all = *reinterpret_cast<const AttentionVarlenDrawn*>(args);
+  const auto on = static_cast<cudaStream_t>(stream);
+  switch (a.dtype) {
+    case FS_FLOAT16:
+      return a.head_dim <= 64 ? launch<__half, 1>(all, on) : launch<__half, 2>(all, on);
+    case FS_BFLOAT16:
+      return a.head_dim <= 64 ? launch<__nv_bfloat16, 1>(all, on) : launch<__nv_bfloat16, 2>(all, on);
+  }
+  return "unsupported: float32 (the tensor cores take float16 and bfloat16; use v1_rowwise)";
+}
