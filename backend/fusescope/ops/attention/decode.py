@@ -65,7 +65,7 @@ def attention_decode(
     if k_scale is not None or v_scale is not None:
         more = None, None, None, None, k_scale, v_scale
         return _general(q, k_cache, v_cache, lengths, scale, impl, check, *more)
-    if _dispatch.operator is not None and not _dispatch.is_compiling() and not _dispatch.modes():
+    if _dispatch.is_loaded() and not _dispatch.is_compiling() and not _dispatch.modes():
         try:
             if scale is not None:
                 scale = float(scale)

@@ -65,7 +65,7 @@ def attention(
         k, v, mask = _cleared(q, k, v, mask)
     if softcap is not None or sinks is not None or score is not None:
         return _scored(q, k, v, mask, bias, scale, impl, out_bshd, softcap, sinks, score)
-    if _dispatch.operator is not None and not _dispatch.is_compiling() and not _dispatch.modes():
+    if _dispatch.is_loaded() and not _dispatch.is_compiling() and not _dispatch.modes():
         try:
             if scale is not None and type(scale) is not float:
                 checks.scale(scale)

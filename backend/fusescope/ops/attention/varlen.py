@@ -33,7 +33,7 @@ def attention_varlen(
     Raises TypeError and ValueError for arguments that break a rule, and Unsupported for what the kernel does
     not take.
     """
-    if _dispatch.operator is not None and not _dispatch.is_compiling() and not _dispatch.modes():
+    if _dispatch.is_loaded() and not _dispatch.is_compiling() and not _dispatch.modes():
         try:
             if scale is not None:
                 scale = float(scale)

@@ -37,6 +37,11 @@ class Dispatch:
         self.unmasked: dict[Any, Any] = {}
         self.masked: dict[int, dict[Any, Any]] = {}
 
+    def is_loaded(self) -> bool:
+        return self.operator is not None
+
+    is_loaded._dynamo_marked_constant = True  # no guard: a graph made before the first call serves after it
+
     def remember(self, mask, key, arguments) -> None:
         """What the operator is given besides tensors and implementation in a call that went well. The calls
         of a mask or plan are forgotten when it is gone."""
