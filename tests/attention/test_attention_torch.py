@@ -1,6 +1,7 @@
 """Attention as a citizen of torch: opcheck, torch.compile without a graph break, CUDA graphs and streams, no
 torch at import."""
 
+import itertools
 import subprocess
 import sys
 
@@ -10,8 +11,9 @@ import torch
 from fusescope import kernels, masks
 from fusescope.core import paths
 from fusescope.core.errors import Unsupported
-from fusescope.ops.attention import attention, choose, prepare
+from fusescope.ops.attention import Score, attention, choose, functional, prepare
 from fusescope.ops.attention.dispatch import planned
+from fusescope.ops.attention.dispatch.dispatch import Dispatch
 from fusescope.ops.attention.work import parts
 from tests.attention.attention_tools import COMPILER
 
@@ -69,38 +71,62 @@ def test_compiled_output_in_the_order_of_the_next_projection(device, impl):
         torch.testing.assert_close(compiled(q, k, v), expected)
 
 
+def _alibi(device):
+    return Score("score + slope[h] * (k - q)", slope=torch.tensor([0.5, 0.3, 0.2, 0.1], device=device))
+
+
+MODIFIED = {
+    "plain": lambda device: {},
+    "softcap": lambda device: {"softcap": 2.0},
+    "sinks": lambda device: {"sinks": torch.linspace(-2, 3, 4, device=device).half()},
+    "text": lambda device: {"score": "3 * tanh(score / 3)", "sinks": torch.ones(4, device=device)},
+    "score": lambda device: {"score": _alibi(device)},
+}
+
+
 @pytest.mark.slow
-def test_one_graph_for_all_masks_of_a_shape():
-    """Plans of any size and kind, of one mask and one a sequence. A first call loads the library, on which a
-    graph compiled before it depends."""
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("given", MODIFIED)
+def test_one_graph_for_all_masks_of_a_shape(given, device, monkeypatch):
+    """Plans of any size and kind, of one mask and one a sequence, also where the graph is made before
+    anything was called. The kernel is chosen for each plan when it runs."""
     from torch._dynamo.testing import CompileCounterWithBackend
 
     torch._dynamo.reset()
-    counted = CompileCounterWithBackend("aot_eager")
+    counted = CompileCounterWithBackend(COMPILER[device])
+    monkeypatch.setattr(functional, "_dispatch", Dispatch("attention"))
+    name, more = "choose" if given == "plain" else "choose_scored", MODIFIED[given](device)
+    own, chosen_for = getattr(functional, name), []
+    monkeypatch.setattr(functional, name, lambda *args: chosen_for.append(args[3]) or own(*args))
 
     def layer(q, k, v, plan):
-        return attention(q * 2, k, v, plan, scale=0.3, out_bshd=True) + 1
+        return attention(q * 2, k, v, plan, scale=0.3, out_bshd=True, **more) + 1
 
     compiled = torch.compile(layer, fullgraph=True, backend=counted)
-    q, k, v = (t[:, :, 1:] for t in _qkv())  # sizes of no plan that was made before torch._dynamo was there
-    attention(q, k, v)
+    # sizes of no plan that was made before torch._dynamo was there
+    q, k, v = (t[:, :, 1:] for t in _qkv(device))
+    plans = [
+        prepare(masks.parse("padding:lengths=89+7" if name == "padding" else name), 69, 89, device)
+        for name in masks.names()
+    ]
     with torch.no_grad():
-        for name in masks.names():
-            plan = prepare(masks.parse("padding:lengths=89+7" if name == "padding" else name), 69, 89)
-            out = compiled(q, k, v, plan)
+        outs = [compiled(q, k, v, plan) for plan in plans]
+        assert counted.frame_count == 1 and chosen_for == plans
+        for out, plan in zip(outs, plans):
             torch.testing.assert_close(out, layer(q, k, v, plan))
             assert out.transpose(1, 2).is_contiguous()
-    assert counted.frame_count == 1
-    with pytest.raises(ValueError, match="the plan is for 89 queries and 69 keys"):
-        compiled(q, k, v, prepare(masks.load("causal"), 89, 69))
+        with pytest.raises(ValueError, match="the plan is for 89 queries and 69 keys"):
+            compiled(q, k, v, prepare(masks.load("causal"), 89, 69, device))
 
 
 def test_the_operator_that_finds_its_plan():
     planned.load()
     q, k, v = _qkv()
     plan = prepare(torch.ones(70, 90, dtype=torch.bool).tril(), 70, 90)
-    for out_bshd in (False, True):
-        args = (q, k, v, plan.handle, 0.125, None, out_bshd)
+    score = _alibi("cpu")
+    more = ((), (2.0, torch.ones(4)), (None, None, score.header, list(score.tables)))
+    for given, out_bshd in itertools.product(more, (False, True)):
+        args = (q, k, v, plan.handle, 0.125, None, out_bshd, *given)
         results = torch.library.opcheck(torch.ops.fusescope.attention_planned.default, args)
         assert set(results.values()) == {"SUCCESS"}
     handle = plan.handle

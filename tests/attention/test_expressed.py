@@ -202,20 +202,18 @@ def test_under_torch_compile_and_as_an_operator(monkeypatch):
     q, k, v, plan, score = (inputs[name] for name in ("q", "k", "v", "plan", "score"))
     kernels.load("cpu", ("attention",))
 
-    def call(q):
-        return attention(q, k, v, plan, score=score)
+    def call(q, impl):
+        return attention(q, k, v, plan, score=score, impl=impl)
 
-    with monkeypatch.context() as nothing_loaded, torch.no_grad():
-        nothing_loaded.setattr(library, "_loaded", {})
-        with pytest.raises(
-            Exception, match=r"under torch.compile a score expression must be compiled before"
-        ):
-            torch.compile(call, fullgraph=True, backend="eager")(q)
+    monkeypatch.setattr(library, "_loaded", {})
+    for impl in ("auto", "cpu"):  # the latter while it is traced
+        torch._dynamo.reset()
+        library._loaded.clear()
+        with torch.no_grad():
+            out = torch.compile(call, fullgraph=True, backend="eager")(q, impl)
+        assert len(library._loaded) == 1 and wrong(out, inputs, "float32") is None
+        assert torch.equal(out, call(q, impl))
     assert compile_score(score, "float32", 40, "cpu") >= 0
-    torch._dynamo.reset()
-    with torch.no_grad():
-        out = torch.compile(call, fullgraph=True, backend="eager")(q)
-    assert torch.equal(out, call(q)) and wrong(out, inputs, "float32") is None
 
     name = next(
         name for of, name in library._loaded.items() if of.header == score.header and of.head_dim == 40

@@ -3,7 +3,6 @@ or built and its kernel chosen."""
 
 from __future__ import annotations
 
-from fusescope import kernels
 from fusescope.kernels import register_fakes
 from fusescope.ops.attention.dispatch import checks, planned, tracing
 from fusescope.ops.attention.dispatch.candidates import capability, refuse_architecture
@@ -12,8 +11,7 @@ from fusescope.ops.attention.dispatch.dispatch import REFUSALS, Dispatch, empty_
 from fusescope.ops.attention.dispatch.kernel_sources import takes_work_items
 from fusescope.ops.attention.plan import of_call, padding
 from fusescope.ops.attention.plan.plan import Plan
-from fusescope.ops.attention.score import compiled
-from fusescope.ops.attention.score import score as scores
+from fusescope.ops.attention.score import operators
 from fusescope.ops.attention.work import parts
 
 _dispatch = Dispatch("attention")
@@ -64,7 +62,7 @@ def attention(
     if clear_padding:
         k, v, mask = _cleared(q, k, v, mask)
     if softcap is not None or sinks is not None or score is not None:
-        return _scored(q, k, v, mask, bias, scale, impl, out_bshd, softcap, sinks, score)
+        return _first_call(q, k, v, mask, bias, scale, impl, out_bshd, softcap, sinks, score)
     if _dispatch.is_loaded() and not _dispatch.is_compiling() and not _dispatch.modes():
         try:
             if scale is not None and type(scale) is not float:
@@ -123,32 +121,35 @@ def _when_it_runs(impl) -> bool:
     return impl == "auto" and torch.compiler.is_compiling() and not torch.compiler.is_exporting()
 
 
-def _first_call(q, k, v, mask, bias, scale, impl, out_bshd):
-    """The call with every check; remembered if it goes well."""
+def _first_call(q, k, v, mask, bias, scale, impl, out_bshd, softcap=None, sinks=None, score=None):
+    """The call with every check; remembered if it goes well, but not one whose scores are modified."""
     import torch
 
     _check(q, k, v, mask, bias, scale, impl)
+    modifiers = operators.checked(q, softcap, sinks, score)
     plan = of_call.plan_of(mask, q, k)
+    scale = None if scale is None else float(scale)
+    more = scale, bias, bool(out_bshd)
     if plan is not None and _when_it_runs(impl):
-        planned.load()
-        scale = None if scale is None else float(scale)
-        return torch.ops.fusescope.attention_planned.default(
-            q, k, v, plan.handle, scale, bias, bool(out_bshd)
-        )
+        return planned.attend(q, k, v, plan, *more, modifiers)
     if plan is not mask:
         checks.plan(plan, q, k)
-    scale = None if scale is None else float(scale)
     plain = bias is None and (scale is None or scale > 0)
+    if modifiers is not None:
+        expressed = modifiers.score is not None
+        chosen = choose_scored(q, k, v, plan, plain, expressed) if impl == "auto" else impl
+        given = (None, "") if plan is None else (plan.buffer, plan.layout)
+        return operators.call(q, k, v, chosen, given, more, modifiers)
     chosen = choose(q, k, v, plan, plain) if impl == "auto" else impl
     if torch.compiler.is_compiling():
         tracing.load(q.device.type, "attention")
         given = _traced(chosen, plan, q)
-        return torch.ops.fusescope.attention.default(q, k, v, chosen, *given, scale, bias, bool(out_bshd))
+        return torch.ops.fusescope.attention.default(q, k, v, chosen, *given, *more)
     if q.device.type == "cuda":
         refuse_architecture(chosen, capability(q.device.index))
     source = parts.work(plan, q, k) if takes_work_items(chosen) else plan
     given = (None, "") if source is None else (source.buffer, source.layout)
-    out = _dispatch.call(q, k, v, impl=impl, chosen=chosen, more=(*given, scale, bias, bool(out_bshd)))
+    out = _dispatch.call(q, k, v, impl=impl, chosen=chosen, more=(*given, *more))
     if not isinstance(mask, torch.Tensor):  # whose values may change
         _dispatch.remember(mask, _key(q, k, mask, bias, scale, impl), given)
     return out
@@ -166,34 +167,6 @@ def _cleared(q, k, v, mask):
         return k, v, mask
     checks.plan(plan, q, k)
     return (*padding.clear(k, v, plan), plan)
-
-
-def _scored(q, k, v, mask, bias, scale, impl, out_bshd, softcap, sinks, score):
-    """The call with a soft-cap, sinks or a score expression, which operators of their own take; nothing of
-    it is remembered."""
-    import torch
-
-    _check(q, k, v, None, bias, scale, impl)
-    checks.softcap(softcap)
-    checks.sinks(torch, sinks, q)
-    if score is not None:
-        checks.one_of_softcap_and_score(softcap)
-        score = scores.of(score)
-    plan = of_call.plan_of(mask, q, k)
-    if plan is not None:
-        checks.plan(plan, q, k)
-    plain = bias is None and (scale is None or scale > 0)
-    chosen = choose_scored(q, k, v, plan, plain, score is not None) if impl == "auto" else impl
-    given = (None, "") if plan is None else (plan.buffer, plan.layout)
-    sinks = None if sinks is None else sinks.to(torch.float32).contiguous()
-    scale, softcap = (None if number is None else float(number) for number in (scale, softcap))
-    if score is not None:
-        return compiled.call(q, k, v, chosen, score, given, (scale, bias, bool(out_bshd), sinks))
-    more = (*given, scale, bias, bool(out_bshd), softcap, sinks)
-    if torch.compiler.is_compiling():
-        tracing.load(q.device.type, "attention")
-        return torch.ops.fusescope.attention_scored.default(q, k, v, chosen, *more)
-    return kernels.call("attention_scored", q, k, v, impl=chosen, more=more)
 
 
 def _traced(chosen: str, plan: Plan | None, q):
@@ -224,7 +197,7 @@ def _expressed_fake(
     return _fake(q, k, v, impl, plan, layout, scale, bias, out_bshd)
 
 
-def _planned_fake(q, k, v, plan, scale, bias, out_bshd):
+def _planned_fake(q, k, v, plan, scale, bias, out_bshd, softcap=None, sinks=None, header=None, tables=None):
     return _fake(q, k, v, "auto", plan, "", scale, bias, out_bshd)
 
 

@@ -11,19 +11,34 @@ from collections.abc import Callable
 from typing import Any
 
 from fusescope.ops.attention.plan import plan as plans
+from fusescope.ops.attention.score.operators import Modifiers
+from fusescope.ops.attention.score.score import Lowered
 
 _SCHEMA = (
-    "attention_planned(Tensor q, Tensor k, Tensor v, Tensor plan, float? scale, Tensor? bias, bool out_bshd) "
-    "-> Tensor"
+    "attention_planned(Tensor q, Tensor k, Tensor v, Tensor plan, float? scale, Tensor? bias, bool out_bshd, "
+    "float? softcap=None, Tensor? sinks=None, str? header=None, Tensor[]? tables=None) -> Tensor"
 )
 _given: dict[str, Callable] = {}
 _library: list[Any] = []  # torch forgets the operator with it
 
 
 def give(attention: Callable, fake: Callable) -> None:
-    """attention(q, k, v, plan, bias=, scale=, out_bshd=), and what gives a tensor like its result; may be
-    called without torch."""
+    """attention(), and what gives a tensor like its result; may be called without torch."""
     _given.update(attention=attention, fake=fake)
+
+
+def attend(q, k, v, plan: plans.Plan, scale, bias, out_bshd: bool, modifiers: Modifiers | None):
+    """attention() of checked arguments, while tracing."""
+    import torch
+
+    load()
+    given: tuple = scale, bias, out_bshd
+    if modifiers is not None:
+        softcap, sinks, score = modifiers
+        given += softcap, sinks
+        if score is not None:
+            given += score.header, list(score.tables)
+    return torch.ops.fusescope.attention_planned.default(q, k, v, plan.handle, *given)
 
 
 def load() -> bool:
@@ -42,6 +57,7 @@ def load() -> bool:
 load._dynamo_marked_constant = True  # as in tracing.py
 
 
-def _run(q, k, v, plan, scale, bias, out_bshd):
-    plan = plans.of_handle(plan)
-    return _given["attention"](q, k, v, plan, bias=bias, scale=scale, out_bshd=out_bshd)
+def _run(q, k, v, plan, scale, bias, out_bshd, softcap=None, sinks=None, header=None, tables=None):
+    score = None if header is None else Lowered(header, tables)
+    given = dict(bias=bias, scale=scale, out_bshd=out_bshd, softcap=softcap, sinks=sinks, score=score)
+    return _given["attention"](q, k, v, plans.of_handle(plan), **given)

@@ -11,7 +11,7 @@ from fusescope.core.errors import Unsupported
 from fusescope.core.machine.archs import arch_of
 from fusescope.core.sources import families
 from fusescope.kernels import expressed
-from fusescope.ops.attention.dispatch import candidates, checks, tracing
+from fusescope.ops.attention.dispatch import candidates, checks
 from fusescope.ops.attention.score import score as scores
 
 
@@ -24,8 +24,7 @@ def compile_score(
     log: Callable[[str], None] | None = print,
 ) -> float:
     """Compile a score expression into the kernels that attention takes for it, and load them; gives the
-    seconds that took. A call of attention does so by itself, but under CUDA graph capture and
-    torch.compile.
+    seconds that took. A call of attention does so by itself, but under CUDA graph capture.
 
     score: a Score, or the text of one without tensors. dtype: a torch.dtype or its name, head_dim: of the
     calls to come; impl: a kernel, or "auto" for each that "auto" may choose. log: is told what is compiled
@@ -56,34 +55,24 @@ def compile_score(
     return time.monotonic() - begin
 
 
-def call(q, k, v, impl: str, score, plan: tuple, more: tuple):
-    """attention_expressed by this kernel. plan: (buffer, layout); more: scale, bias, out_bshd, sinks.
-    RuntimeError where the kernel would have to be compiled under CUDA graph capture or torch.compile."""
+def kernel(header: str, impl: str, device_type: str, index: int | None, dtype: str, head_dim: int) -> str:
+    """The name by which attention_expressed knows this kernel with the expression of a header, compiled where
+    it is not yet; RuntimeError where that would be under CUDA graph capture."""
     import torch
 
-    what = (
-        score.header,
-        impl,
-        q.device.type,
-        q.device.index,
-        str(q.dtype).removeprefix("torch."),
-        int(q.shape[3]),
-    )
-    tables = list(score.tables)
-    if tables:
-        checks.one_device("q and the tensors of a score expression", q, *tables)
-        checks.no_gradient(torch, "attention", *tables, what="a tensor of the score expression")
-    if torch.compiler.is_compiling():
-        tracing.load(q.device.type, "attention")
-        name = _while_tracing(*what)
-        return torch.ops.fusescope.attention_expressed.default(q, k, v, name, tables, *plan, *more)
-    name = expressed.loaded(_wanted(*what))
-    if name is None:
-        if q.is_cuda and torch.cuda.is_current_stream_capturing():
-            _refuse_to_compile("CUDA graph capture")
-        _refuse(impl, q.device.type, q.device.index)
-        (name,) = expressed.load([_wanted(*what)])
-    return kernels.call("attention_expressed", q, k, v, impl=name, more=(tables, *plan, *more))
+    wanted = _wanted(header, impl, device_type, index, dtype, head_dim)
+    if (name := expressed.loaded(wanted)) is not None:
+        return name
+    if device_type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            "under CUDA graph capture a score expression must be compiled before: call "
+            "fusescope.compile_score(score, dtype, head_dim, device), or attention once with this kernel"
+        )
+    _refuse(impl, device_type, index)
+    return expressed.load([wanted])[0]
+
+
+kernel._dynamo_marked_constant = True  # as in dispatch/tracing.py
 
 
 def _automatic(torch, device, dtype: str, head_dim: int) -> tuple[str, ...]:
@@ -113,18 +102,3 @@ def _refuse(impl: str, device_type: str, index: int | None) -> None:
         raise Unsupported(f"{impl} is a kernel for {kernel.device}, and q is on {device_type}")
     if device_type == "cuda":
         candidates.refuse_architecture(impl, candidates.capability(index))
-
-
-def _while_tracing(*what) -> str:
-    name = expressed.loaded(_wanted(*what))
-    return name if name is not None else _refuse_to_compile("torch.compile")
-
-
-_while_tracing._dynamo_marked_constant = True  # as in dispatch/tracing.py
-
-
-def _refuse_to_compile(where: str) -> str:
-    raise RuntimeError(
-        f"under {where} a score expression must be compiled before: call fusescope.compile_score(score, "
-        "dtype, head_dim, device), or attention once with this kernel"
-    )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusescope.core.score import Expression, cpp, parse
 from fusescope.ops.attention.dispatch import checks
@@ -61,6 +62,13 @@ class Score:
         return f"Score({self.expression.text!r}{', ' if names else ''}{names})"
 
 
+class Lowered(NamedTuple):
+    """A Score as kernels and operators take it: the text that a kernel is compiled with, and the tensors."""
+
+    header: str
+    tables: Sequence
+
+
 def _check(torch, name: str, t) -> None:
     checks.are_tensors(torch, **{name: t})
     if t.dtype not in (torch.float32, torch.int32):
@@ -74,15 +82,22 @@ def _check(torch, name: str, t) -> None:
         raise ValueError(f"a tensor of a score expression is contiguous, as {name}.contiguous() is")
 
 
-def of(given) -> Score:
+def of(given) -> Score | Lowered:
     """What attention(score=…) was given as a Score; a text is one without tensors."""
-    if isinstance(given, Score):
+    if isinstance(given, (Score, Lowered)):
         return given
     if not isinstance(given, str):
         raise TypeError(
             f"score is a fusescope.Score or the text of one without tensors, not {type(given).__name__}"
         )
-    return _of_text(given)
+    return Lowered(_header(given), ())
+
+
+def _header(text: str) -> str:
+    return _of_text(text).header
+
+
+_header._dynamo_marked_constant = True  # torch.compile cannot trace the parser
 
 
 @lru_cache(maxsize=256)
