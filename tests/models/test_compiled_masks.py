@@ -1,9 +1,12 @@
 """Compiled models go by tile lists of their padding masks, which are values of the graph."""
 
+import copy
+
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
+from fusescope import kernels
 from fusescope.models import register_attention
 from fusescope.ops.attention import attention
 from fusescope.ops.attention.dispatch import listed
@@ -57,6 +60,62 @@ def test_a_compiled_model_makes_lists_once_a_forward(kind, more):
     assert found == [["fusescope::attention_lists"] + 2 * ["fusescope::attention_listed"]]
 
 
+WINDOW = 32
+SCORED = {
+    "Gemma2": dict(head_dim=32, query_pre_attn_scalar=32),
+    "GptOss": dict(head_dim=32, num_local_experts=2, num_experts_per_tok=1),
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("compiled", (False, True))
+@pytest.mark.parametrize("kind", SCORED)
+def test_models_with_a_soft_cap_or_sinks_skip_tiles_of_padding(kind, compiled, device, monkeypatch):
+    """What the kernel gets in each layer lists no more tiles than hold a key that is there; equal to Hugging
+    Face's own attention."""
+    torch._dynamo.reset()
+    same = dict(num_key_value_heads=1, pad_token_id=0, sliding_window=WINDOW)
+    model, calls, own = _model(kind, **same, **SCORED[kind]), [], kernels.call
+    theirs = type(model)._from_config(copy.deepcopy(model.config), attn_implementation="eager").eval()
+    theirs.load_state_dict(model.state_dict())
+    model, theirs = model.to(device), theirs.to(device)
+    windows = [{"full_attention": None, "sliding_attention": WINDOW}[t] for t in theirs.config.layer_types]
+    assert len(set(windows)) == 2
+
+    def call(op, *args, impl, more):
+        calls.append((op, _live_tiles(*more[:2])))
+        return own(op, *args, impl=impl, more=more)
+
+    monkeypatch.setattr(kernels, "call", call)
+    counted = CompileCounterWithBackend("aot_eager")
+    run = torch.compile(model, fullgraph=True, dynamic=False, backend=counted) if compiled else model
+    with torch.no_grad():
+        for kept in (67, 3, 129):
+            ids, there = (t.to(device) for t in _padded(130, kept))
+            calls.clear()
+            a, b = (m(ids, attention_mask=there, use_cache=False).last_hidden_state for m in (run, theirs))
+            assert (a - b)[there.bool()].abs().max() < 1e-4
+            assert calls == [("attention_scored", _tiles(there, window)) for window in windows]
+    assert counted.frame_count == compiled
+
+
+def _live_tiles(buffer, layout) -> int:
+    """How many tiles a plan's lists hold, by the last number of row_ptr (plan/buffer.py)."""
+    words = [int(word) for word in layout.split()[4:]]
+    return int(buffer[sum(words[:5]) - 1])
+
+
+def _tiles(there, window) -> int:
+    """64 x 64 tiles with a key that is there and that causality and the window let a query see."""
+    position = torch.arange(there.shape[1], device=there.device)
+    distance = position[:, None] - position
+    keep = (distance >= 0) & (distance < (window or len(position))) & there[:, None].bool()
+    edge = -(-len(position) // 64)
+    more = edge * 64 - len(position)
+    squares = torch.nn.functional.pad(keep, (0, more, 0, more)).view(-1, edge, 64, edge, 64)
+    return int(squares.any(4).any(2).sum())
+
+
 @pytest.mark.long
 def test_masks_of_the_caller_and_graph_breaks():
     """What the caller gives has lists for each layer: it may change between calls. Across graph breaks lists
@@ -99,12 +158,14 @@ def test_the_operators(shape):
     bias = torch.randn(1, 4, 1, 90)
     with torch.no_grad():
         made = listed.lists(keep, 70, 90)
-        out = listed.attend(q, k, v, made, shape, bias=bias, scale=0.2, out_bshd=True)
-        assert torch.equal(out, attention(q, k, v, keep, bias=bias, scale=0.2))
-        assert out.transpose(1, 2).is_contiguous()
-    checks = [
-        (torch.ops.fusescope.attention_lists.default, (keep, 70, 90)),
-        (torch.ops.fusescope.attention_listed.default, (q, k, v, made, *shape[:2], None, bias, False)),
+        for more in ({}, {"softcap": 2}, {"sinks": torch.linspace(-2, 3, 4).half()}):
+            out = listed.attend(q, k, v, made, shape, bias=bias, scale=0.2, out_bshd=True, **more)
+            assert torch.equal(out, attention(q, k, v, keep, bias=bias, scale=0.2, **more))
+            assert out.transpose(1, 2).is_contiguous()
+    checks = [(torch.ops.fusescope.attention_lists.default, (keep, 70, 90))]
+    checks += [
+        (torch.ops.fusescope.attention_listed.default, (q, k, v, made, *shape[:2], None, bias, False, *more))
+        for more in ((), (2.0, torch.ones(4)))
     ]
     for operator, args in checks:
         assert set(torch.library.opcheck(operator, args).values()) == {"SUCCESS"}
@@ -115,5 +176,7 @@ def test_lists_of_another_mask_are_refused():
     made = listed.lists(torch.ones(2, 1, 70, 70, dtype=torch.bool), 70, 70)
     with pytest.raises(ValueError, match="the plan holds masks for 2 batch entries and 1 heads"):
         listed.attend(q, q, q, made, (2, 1))
+    with pytest.raises(ValueError, match="one of each of the 4 query heads"):
+        listed.attend(q, q, q, made, (2, 1), sinks=torch.zeros(3))
     with pytest.raises(ValueError, match="lists of such a mask have 1567 numbers, not 1045"):
         listed.attend(q, q, q, made, (3, 1))

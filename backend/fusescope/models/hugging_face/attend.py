@@ -46,9 +46,9 @@ def forward(
     """Hugging Face's attention function: query (B, H, S, D), key and value (B, H_kv, T, D) -> (out (B, S, H,
     D) contiguous, None).
 
-    Soft-capped scores (softcap) and attention sinks (s_aux, sinks) are computed, on a GPU by v1 and v2.
-    Raises Unsupported for them together with lengths in the place of a plan, for indexed keys, paged caches,
-    packed sequences, attention weights and dropout, and whatever ``attention`` refuses.
+    Soft-capped scores (softcap) and attention sinks (s_aux, sinks) are computed. Raises Unsupported for them
+    together with lengths in the place of a plan, for indexed keys, paged caches, packed sequences, attention
+    weights and dropout, and whatever ``attention`` refuses.
     """
     import torch
 
@@ -82,16 +82,15 @@ def forward(
         return out.transpose(1, 2), None
     if attention_mask is not None and attention_mask.shape[-1] > keys:
         attention_mask = attention_mask[..., :keys]
-    made = model_masks.tile_lists(attention_mask, queries, keys) if plan is None and not scored else None
+    made = model_masks.tile_lists(attention_mask, queries, keys) if plan is None else None
     if plan is None and made is None:
         plan, bias = model_masks.plan_and_bias(attention_mask, causal, query, keys, bias)
     if bias is not None and bias.dtype not in (query.dtype, torch.float32):
         bias = bias.float()
+    how = dict(bias=bias, scale=scaling, out_bshd=True, **scored)
     if made is not None:
-        how = dict(bias=bias, scale=scaling, out_bshd=True)
         return listed.attend(query, key, value, made, attention_mask.shape, **how).transpose(1, 2), None
-    out = attention(query, key, value, plan, bias=bias, scale=scaling, out_bshd=True, **scored)
-    return out.transpose(1, 2), None
+    return attention(query, key, value, plan, **how).transpose(1, 2), None
 
 
 def _scored(given) -> dict:

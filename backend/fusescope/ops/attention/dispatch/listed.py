@@ -16,14 +16,15 @@ from fusescope import kernels
 from fusescope.core.kept.bounded_cache import BoundedCache
 from fusescope.ops.attention.dispatch import checks
 from fusescope.ops.attention.dispatch.candidates import tma_takes
-from fusescope.ops.attention.dispatch.choice import choose
+from fusescope.ops.attention.dispatch.choice import choose, choose_scored
 from fusescope.ops.attention.dispatch.dispatch import empty_like
 from fusescope.ops.attention.plan import under_capture
+from fusescope.ops.attention.score import operators
 
 _LISTS = "attention_lists(Tensor mask, SymInt seq_q, SymInt seq_k) -> Tensor"
 _LISTED = (
     "attention_listed(Tensor q, Tensor k, Tensor v, Tensor lists, SymInt mask_batch, SymInt mask_heads, "
-    "float? scale, Tensor? bias, bool out_bshd) -> Tensor"
+    "float? scale, Tensor? bias, bool out_bshd, float? softcap=None, Tensor? sinks=None) -> Tensor"
 )
 _library: list[Any] = []  # torch forgets the operators with it
 _chosen: BoundedCache[tuple[str, str]] = BoundedCache(256)  # (kernel, layout) by what they depend on
@@ -38,7 +39,7 @@ def lists(mask, seq_q: int, seq_k: int):
     return torch.ops.fusescope.attention_lists.default(mask, seq_q, seq_k)
 
 
-def attend(q, k, v, made, mask_shape, *, bias=None, scale=None, out_bshd=False):
+def attend(q, k, v, made, mask_shape, *, bias=None, scale=None, out_bshd=False, softcap=None, sinks=None):
     """``attention(q, k, v, mask, …)`` by the lists that ``lists`` made of a mask of this shape. Errors as of
     attention(); impl is "auto"."""
     import torch
@@ -49,8 +50,10 @@ def attend(q, k, v, made, mask_shape, *, bias=None, scale=None, out_bshd=False):
         checks.bias(torch, bias, q, k)
     checks.scale(scale)
     scale = None if scale is None else float(scale)
+    modifiers = operators.checked(q, softcap, sinks, None)
+    given = () if modifiers is None else modifiers[:2]
     return torch.ops.fusescope.attention_listed.default(
-        q, k, v, made, mask_shape[0], mask_shape[1], scale, bias, out_bshd
+        q, k, v, made, mask_shape[0], mask_shape[1], scale, bias, out_bshd, *given
     )
 
 
@@ -78,14 +81,16 @@ def _lists_fake(mask, seq_q, seq_k):
     return mask.new_empty(under_capture.words(*mask.shape[:2], seq_q, seq_k), dtype=torch.int32)
 
 
-def _fake(q, k, v, made, mask_batch, mask_heads, scale, bias, out_bshd):
+def _fake(q, k, v, made, mask_batch, mask_heads, scale, bias, out_bshd, softcap=None, sinks=None):
     out = empty_like(q.transpose(1, 2) if out_bshd else q, k, v, made, bias)
     return out.transpose(1, 2) if out_bshd else out
 
 
-def _run(q, k, v, made, mask_batch, mask_heads, scale, bias, out_bshd):
+def _run(q, k, v, made, mask_batch, mask_heads, scale, bias, out_bshd, softcap=None, sinks=None):
     plain = bias is None and (scale is None or scale > 0)
-    key = (q.shape, k.shape, q.dtype, q.device, mask_batch, mask_heads, plain, _addressed(q, k, v))
+    modified = softcap is not None or sinks is not None
+    sizes = q.shape, k.shape, q.dtype, q.device, mask_batch, mask_heads
+    key = (*sizes, plain, modified, _addressed(q, k, v))
     known = _chosen.get(key)
     if known is None:
         words = under_capture.words(mask_batch, mask_heads, q.shape[2], k.shape[2])
@@ -93,9 +98,13 @@ def _run(q, k, v, made, mask_batch, mask_heads, scale, bias, out_bshd):
             raise ValueError(f"lists of such a mask have {words} numbers, not {made.numel()}: give its shape")
         plan = under_capture.of_lists(made, q.shape[2], k.shape[2], mask_batch, mask_heads)
         checks.plan(plan, q, k)
-        known = _chosen.put(key, (choose(q, k, v, plan, plain), plan.layout))
+        chosen = (choose_scored if modified else choose)(q, k, v, plan, plain)
+        known = _chosen.put(key, (chosen, plan.layout))
     impl, layout = known
-    return kernels.call("attention", q, k, v, impl=impl, more=(made, layout, scale, bias, out_bshd))
+    given, more = (made, layout), (scale, bias, out_bshd)
+    if modified:
+        return operators.call(q, k, v, impl, given, more, operators.Modifiers(softcap, sinks, None))
+    return kernels.call("attention", q, k, v, impl=impl, more=(*given, *more))
 
 
 def _addressed(*tensors) -> bool:
