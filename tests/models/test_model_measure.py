@@ -1,9 +1,7 @@
 """A comparison of execution modes from specification to records: what is correct is timed, what is wrong is
 not, and the job and the verb around it."""
 
-import itertools
 import json
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,41 +9,7 @@ from fusescope import models
 from fusescope.core.records import Record
 from fusescope.core.reporter import Collect
 from fusescope.jobs.kinds import model as kind
-from tests.models.tiny_models import SIZES, case, save
-
-QUICK = {"cache": "warm", "budget_s": 0.2, "min_s": 0.01, "min_samples": 5}
-
-
-@pytest.fixture
-def measured(monkeypatch):
-    """measured(name, modes, **case) -> the reporter, on a device of absurd speed, so that the alarm rests."""
-    from fusescope.measure import compare, model
-    from fusescope.measure.device import ceilings
-
-    figures = {
-        "copy_gbps": 1e9,
-        "read_gbps": 1e9,
-        "l2_gbps": 1e9,
-        "matrix_tflops": {"float32": 1e3},
-        "vector_tflops": {"float32": 1e9},
-    }
-    monkeypatch.setattr(ceilings, "measure", lambda device, dtypes, refresh=False: dict(figures))
-
-    ticks = itertools.count()  # rounds by a clock of their own, however loaded the machine is
-    monkeypatch.setattr(compare, "time", SimpleNamespace(monotonic=lambda: 0.002 * next(ticks)))
-
-    def run(name, impls, **asked):
-        spec = {
-            "op": models.op(name),
-            "impls": impls,
-            "cases": [SIZES | {"seq": 17} | asked],
-            "device": "cpu",
-        } | QUICK
-        reporter = Collect()
-        model.run(kind.validate(spec), reporter)
-        return reporter
-
-    return run
+from tests.models.tiny_models import QUICK, case, save
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from functools import lru_cache
 from fusescope import models
 
 SIZES = {"layers": 2, "heads": 2, "head_dim": 32, "batch": 2}
+QUICK = {"cache": "warm", "budget_s": 0.2, "min_s": 0.01, "min_samples": 5}
 ONE_OF_A_FAMILY = (
     "bert-base",
     "vit-base",

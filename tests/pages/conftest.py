@@ -63,3 +63,17 @@ def draw(profiles):
         return calm(at.run())
 
     return make
+
+
+@pytest.fixture
+def described_here(monkeypatch):
+    """A config.json is read in this process instead of one of its own."""
+    from fusescope.models.by_config import config_file, transformers_model
+
+    def asked(file):
+        try:
+            return transformers_model.describe(file)
+        except transformers_model.Refused as refused:
+            return {"error": str(refused)}
+
+    monkeypatch.setattr(config_file, "asked", asked)

@@ -257,20 +257,6 @@ def test_a_run_that_goes_on_is_followed(draw, profiles):
         os.close(lock)
 
 
-@pytest.fixture
-def described_here(monkeypatch):
-    """A config.json is read in this process instead of one of its own."""
-    from fusescope.models.by_config import config_file, transformers_model
-
-    def asked(file):
-        try:
-            return transformers_model.describe(file)
-        except transformers_model.Refused as refused:
-            return {"error": str(refused)}
-
-    monkeypatch.setattr(config_file, "asked", asked)
-
-
 def config(folder, **changes):
     sizes = {"hidden_size": 64, "num_attention_heads": 2, "intermediate_size": 96, "vocab_size": 99}
     file = folder / "config.json"

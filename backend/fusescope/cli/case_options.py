@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -33,11 +34,24 @@ def add(parser, words, whole_models: bool = False) -> None:
         group = parser.add_argument_group(
             f"parameters of {named}", "lists make the cross product; a --case overrides them"
         )
-        for p in subject(named)[0]:
+        found = subject(named)[0]
+        if whole_models and named not in ops.names() and not any(p.name == "phase" for p in found):
+            refuse = {"type": partial(_refuse_phase, named), "help": argparse.SUPPRESS}
+            group.add_argument("--phase", **refuse)
+        for p in found:
             text = f"{p.help} (default {_default(p)})".replace("%", "%%")
             group.add_argument(
                 f"--{_cases.option(p)}", dest=f"axis_{p.name}", action="append", metavar="V,V", help=text
             )
+
+
+def _refuse_phase(name: str, phase: str) -> str:
+    """The reason why a model has no phases, as argparse says it."""
+    try:
+        models.validate(name, {"phase": phase})
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return phase
 
 
 def _default(p) -> str:

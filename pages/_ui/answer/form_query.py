@@ -47,13 +47,17 @@ def _of_model(run: Run, cases: list[dict[str, Any]]) -> dict[str, str]:
     query |= _settings(run, "dtype", "baseline", "cache", "checkpoint")
     query["impl"] = ",".join(run.spec.get("impls") or ())
     if cases:
-        hidden = _OF_FILE if models.is_path(model) else ()
-        query |= {k: str(v) for k, v in cases[0].items() if v is not None and k not in hidden}
+        own = {k: str(v) for k, v in cases[0].items() if v is not None}
+        if models.is_path(model):
+            own = {k: v for k, v in own.items() if k not in _OF_FILE and (k, v) not in _USUAL}
+        query |= own
     return query
 
 
-_OF_FILE = ("heads", "head_dim", "mask", "config")
+_OF_FILE = ("heads", "head_dim", "config")
 """What a config.json says: the form has no box for it."""
+_USUAL = (("mask", "causal"), ("mask", "full"))
+"""Masks of a model by its config.json: the form has a box only for one that takes others."""
 
 
 def _settings(run: Run, *names: str) -> dict[str, str]:

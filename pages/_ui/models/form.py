@@ -122,7 +122,8 @@ def _cases(state: url.State, choice: Choice) -> list[dict[str, Any]]:
     phase = next((p for p in known if p.name == "phase"), None)
     hidden = set(_OWN) | set(_SIZES if checkpoint else ())
     if models.is_path(name):  # the file says the rest, and an image has one size
-        hidden |= {"heads", "head_dim", "mask", "config"} | ({"seq"} if models.config(name).patch else set())
+        hidden |= {"heads", "head_dim", "config"} | ({"seq"} if models.config(name).patch else set())
+        hidden |= {"mask"} if models.family(name).OWN_MASKS else set()
     shown = tuple(p for p in known if p.name not in hidden)
     picked: dict[str, Any] = {}
     phases: tuple[str | None, ...] = (None,)

@@ -4,14 +4,16 @@ transformers says. No torch."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from types import ModuleType
 from typing import Any
 
 from fusescope.core.schema import Parameter
 from fusescope.models.by_config import config_file
-from fusescope.models.describe.family import Config, Weight
+from fusescope.models.describe import settings
+from fusescope.models.describe.family import Config, Weight, needed, rows
 
 CONFIG = Parameter(
     "config", "text", None, "digest of config.json, so that a result is never taken for another file's"
@@ -22,7 +24,7 @@ _INPUTS = ("input_ids", "pixel_values", "input_features")
 @dataclass(frozen=True)
 class LayerWeight(Weight):
     """A weight under its whole name; ``layer``: the layer it is of, None where it is of none. kind: "table",
-    "matrix", "experts" or "other"."""
+    "matrix", "experts", "head" or "other"."""
 
     layer: int | None = None
     kind: str = "other"
@@ -34,15 +36,20 @@ class LayerWeight(Weight):
 @dataclass(frozen=True)
 class Architecture:
     """What a family defines (describe/family.py), of one config.json. It has no weight table of ours, so no
-    fused layer; its masks are its own."""
+    fused layer, for the reason ``bare``; its masks are its own."""
 
     path: str
     found: Mapping[str, Any] = field(hash=False)
+    bare: str | None = None
 
-    PHASES = ()
     PREFIXES = ("",)
     IGNORED = ()
     STRUCTURE = SETTINGS = None
+    OWN_MASKS = True
+
+    @property
+    def PHASES(self) -> tuple[str, ...]:
+        return ("prefill", "decode") if self.found["cache"] else ()
 
     @property
     def KIND(self) -> str:
@@ -83,9 +90,15 @@ class Architecture:
             f["positions"],
             patch=(f["patch"] or 1) if image else 0,
             channels=f["channels"] if image else 0,
-            tied=False,
-            more={"config": config_file.digest(self.path)},
+            tied=f["tied"],
+            more=self._more(),
         )
+
+    def _more(self) -> dict[str, Any]:
+        """Of Config.more what every file has, and the shapes of a cache."""
+        cache = self.found["cache"]
+        found = {"config": config_file.digest(self.path)}
+        return found | ({"cache": tuple(map(tuple, cache))} if cache else {})
 
     @property
     def tokens(self) -> int | None:
@@ -126,22 +139,77 @@ class Architecture:
             )
         if self.tokens is not None and case.get("seq") not in (None, self.tokens):
             raise ValueError(f"an image of {title} is {self.tokens} tokens, not {case['seq']}")
-        if self.tokens is None and own.positions and (case.get("seq") or 1) > own.positions:
-            raise ValueError(
-                f"{title} has positions for {own.positions} tokens; {case['seq']} were asked for"
-            )
+        tokens = needed(case)
+        if self.tokens is None and own.positions and tokens > own.positions:
+            raise ValueError(f"{title} has positions for {own.positions} tokens; {tokens} were asked for")
         return replace(own, layers=layers)
 
 
-def family(name: str) -> Architecture:
-    """Of the path of a config.json or its folder; ValueError in one sentence where it is no model's."""
+@dataclass(frozen=True)
+class Covered(Architecture):
+    """An architecture whose layers are those of a family of ours, in the file's sizes: what that says, and so
+    its fused layers and masks. A sliding window that hides some of its tokens is a mask of its own."""
+
+    family: ModuleType | None = None
+
+    @property
+    def SETTINGS(self):
+        return self.family.SETTINGS
+
+    @property
+    def STRUCTURE(self) -> str:
+        return self.family.STRUCTURE
+
+    @property
+    def MODULES(self) -> Mapping[str, str]:
+        return self.family.MODULES
+
+    @property
+    def WEIGHTS(self) -> tuple[Weight, ...]:
+        return self.family.WEIGHTS
+
+    @property
+    def OWN_MASKS(self) -> bool:
+        return self.own.more.get("window", self.own.positions) < self.own.positions
+
+    @cached_property
+    def own(self) -> Config:
+        """The sizes as the family reads them; ValueError for what it does not have."""
+        said = {**self.found["settings"], "tie_word_embeddings": self.found["tied"]}
+        config = settings.sizes(self.family, said)
+        if config.head_dim % 8:
+            raise ValueError(f"the head size is a multiple of 8, not {config.head_dim}")
+        return replace(config, name=config_file.title(self.path), more={**config.more, **self._more()})
+
+    def difference(self) -> str | None:
+        """The first weight that is not as in the family's table; None where all are."""
+        there = {name: tuple(shape) for name, shape, _ in self.found["weights"]}
+        table = {w.name(i): w.dims(self.own) for w, i in rows(self.family, self.own)}
+        wrong = sorted(n for n in there.keys() | table.keys() if there.get(n) != table.get(n))
+        return wrong[0] if wrong else None
+
+
+def family(name: str, families: Sequence[ModuleType]) -> Architecture:
+    """Of the path of a config.json or its folder; ValueError in one sentence where it is no model's.
+    families: those of ours that may cover it."""
     path = config_file.resolved(name)
-    return _family(path, config_file.digest(path))
+    return _family(path, config_file.digest(path), tuple(families))
 
 
 @lru_cache(maxsize=32)
-def _family(path: str, content: str) -> Architecture:
-    return Architecture(path, config_file.description(path))
+def _family(path: str, content: str, families: tuple[ModuleType, ...]) -> Architecture:
+    found = config_file.description(path)
+    for module in families:
+        table = module.SETTINGS
+        if found["cache"] and (table.model_type, table.module) == (found["model_type"], found["class"]):
+            covered = Covered(path, found, family=module)
+            try:
+                wrong = covered.difference()
+            except ValueError as error:
+                return Architecture(path, found, str(error))
+            return Architecture(path, found, f"its {wrong} is not in our table") if wrong else covered
+    known = ", ".join(sorted({m.SETTINGS.title for m in families}))
+    return Architecture(path, found, f"it needs a weight table ({known}), and there is none")
 
 
 def reason(module: Any, mode: Any) -> str | None:
@@ -153,6 +221,6 @@ def reason(module: Any, mode: Any) -> str | None:
         return f"{mode.name} is not for {found['class']}, which does not take sdpa as its attention"
     if mode.attention == "flex_attention" and not found["flex"]:
         return f"{mode.name} is not for {found['class']}, which does not take FlexAttention"
-    if mode.attention is None:
-        return f"{mode.name} needs a weight table (BERT, ViT, GPT-2, Llama …); {found['class']} has none here"
+    if mode.attention is None and module.bare:
+        return f"{mode.name} does not run this {found['class']}: {module.bare}"
     return None

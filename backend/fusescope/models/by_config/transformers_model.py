@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fusescope.models.hugging_face import support
+from fusescope.models.run import caching
 
 _LAYERS = (
     "num_hidden_layers",
@@ -81,60 +82,101 @@ def number_of_layers(config: Any) -> int:
     return max((n for n in found if type(n) is int), default=0)
 
 
-def model(file: str, layers: int, weights: str | None = None, deviation: float | None = None) -> Any:
-    """The base model (no head) of a config.json with eager attention, in float32: with random weights of this
-    standard deviation where the class lets it be chosen, or with those of a folder's *.safetensors."""
-    from transformers import AutoModel
+def model(
+    file: str, layers: int, head: bool, weights: str | None = None, deviation: float | None = None
+) -> Any:
+    """The causal language model of a config.json, without a ``head`` the base model, with eager attention, in
+    float32: with random weights of this standard deviation where the class lets it be chosen, or with those
+    of a folder's *.safetensors. Refused where these have no head."""
+    from transformers import AutoModel, AutoModelForCausalLM
 
-    given = configuration(file, layers)
+    given, auto = configuration(file, layers), AutoModelForCausalLM if head else AutoModel
     if weights is not None:
-        return AutoModel.from_pretrained(
+        found, report = auto.from_pretrained(
             weights,
             config=given,
             attn_implementation="eager",
             dtype="float32",
             local_files_only=True,
             use_safetensors=True,
+            output_loading_info=True,
         )
+        if head and (missing := sorted(report["missing_keys"])):
+            raise Refused(f"{weights} has no weights for {', '.join(missing[:3])} of {type(found).__name__}")
+        return found
     for name in ("initializer_range", "init_std"):
         if deviation and isinstance(getattr(given, name, None), float):
             setattr(given, name, deviation)
-    return AutoModel.from_config(given, attn_implementation="eager")
+    return auto.from_config(given, attn_implementation="eager")
 
 
 def describe(file: str) -> dict[str, Any]:
     """Sizes, weights and what it supports, of all its layers. Refused in one sentence.
 
     kind: "encoder", "decoder" or "encoder-decoder"; input: the tensor that a forward takes; weights: [name,
-    shape, "table" | "matrix" | "experts" | "other"]; stacks: prefixes of names that a layer's number follows;
-    sdpa, flex: whether the class takes these; ours: why it does not take our attention, None where it does.
+    shape, "table" | "matrix" | "experts" | "head" | "other"]; tied: whether the head is a table; stacks:
+    prefixes of names that a layer's number follows; sdpa, flex: whether the class takes these; ours: why it
+    does not take our attention, None where it does; registry: whether it asks transformers' registry of
+    attentions; cache: of a decoder that generates, which then has its
+    head, caching.shapes of each layer, and takes: caching.takes; else uncached: why not; settings: all of the
+    configuration.
     """
-    import torch
-
     config = configuration(file)
     layers = number_of_layers(config)
     if not 1 <= layers <= _MOST_LAYERS:
         raise Refused(f"a model has 1 to {_MOST_LAYERS} layers; it says {layers}")
-    try:
-        with torch.device("meta"):
-            module = model(file, layers)
-    except Refused:
-        raise
-    except Exception as error:
-        raise Refused(f"transformers makes no base model of it: {_line(error)}") from None
-    cls = type(module)
+    kind, sizes = _kind(config), _sizes(config)
+    module, generates = _generating(file, layers, kind, sizes)
+    if module is None:
+        try:
+            module = _laid_out(file, layers, head=False)
+        except Refused:
+            raise
+        except Exception as error:
+            raise Refused(f"transformers makes no base model of it: {_line(error)}") from None
+    cls = type(caching.body(module) if generates["cache"] else module)  # what asks for the attention
+    weights, tied = _weights(module)
     found = {
         "model_type": config.model_type,
-        "class": cls.__name__,
-        "kind": _kind(config),
+        "class": type(module).__name__,
+        "kind": kind,
         "input": module.main_input_name,
         "layers": layers,
-        "weights": _weights(module),
+        "weights": weights,
+        "tied": tied,
+        "stacks": _stacks(weights, layers),
         "sdpa": bool(cls._supports_sdpa),
         "flex": bool(getattr(cls, "_supports_flex_attn", False)),
         "ours": support.why_not(cls),
+        "registry": support.asks_registry(cls),
+        "settings": json.loads(json.dumps(config.to_dict(), default=str)),
     }
-    return found | _sizes(config) | {"stacks": _stacks(found["weights"], layers)}
+    return found | sizes | generates
+
+
+def _laid_out(file: str, layers: int, head: bool) -> Any:
+    """The model on the meta device."""
+    import torch
+
+    with torch.device("meta"):
+        return model(file, layers, head)
+
+
+def _generating(file: str, layers: int, kind: str, sizes: dict[str, int]) -> tuple[Any, dict[str, Any]]:
+    """(the laid out model with its head where it generates over a cache of ours, else None; cache, takes and
+    uncached of ``describe``)."""
+    if kind != "decoder":
+        return None, {"cache": None, "takes": [], "uncached": f"it is an {kind}"}
+    heads = sizes["kv_heads"] or sizes["heads"]
+    try:
+        module = _laid_out(file, layers, head=True)
+        cache = caching.shapes(module, layers, (heads, sizes["head_dim"], sizes["head_dim"]))
+    except caching.Uncached as why:
+        return None, {"cache": None, "takes": [], "uncached": str(why)}
+    except Exception as error:  # of a class of transformers
+        words = f"over a cache of ours it fails: {_line(error)}"
+        return None, {"cache": None, "takes": [], "uncached": words}
+    return module, {"cache": cache, "takes": caching.takes(module), "uncached": None}
 
 
 def _kind(config: Any) -> str:
@@ -175,17 +217,19 @@ def _sizes(config: Any) -> dict[str, int]:
     }
 
 
-def _weights(module: Any) -> list[list]:
+def _weights(module: Any) -> tuple[list[list], bool]:
+    """(weights, tied) of ``describe``."""
     import torch
 
     tables = {id(m.weight) for m in module.modules() if isinstance(m, torch.nn.Embedding)}
+    head = getattr(module.get_output_embeddings(), "weight", None)
     found = []
     for name, p in module.named_parameters():
         kind = "table" if id(p) in tables else "matrix" if p.dim() == 2 else "other"
         if re.search(r"(^|\.)experts\.", name) and p.dim() > 1:
             kind = "experts"
-        found.append([name, list(p.shape), kind])
-    return found
+        found.append([name, list(p.shape), "head" if p is head and kind == "matrix" else kind])
+    return found, id(head) in tables
 
 
 def _stacks(weights: list[list], layers: int) -> list[str]:

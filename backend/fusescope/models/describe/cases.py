@@ -31,6 +31,9 @@ def validate(name: str, case: Mapping[str, Any], checkpoint: str | None = None) 
     """
     module = catalog.family(name)
     own = {key: value for key, value in case.items() if value is not None and value != ""}
+    if own.get("phase") and not module.PHASES:
+        why = getattr(module, "found", {}).get("uncached") or f"it is an {module.KIND}"
+        raise ValueError(f"{catalog.title(name)} has no phase {own['phase']}, it does not generate: {why}")
     if isinstance(own.get("lengths"), list | tuple):
         own["lengths"] = "+".join(map(str, own["lengths"]))
     found = complete(name, catalog.parameters(name), own, text=True)
@@ -38,7 +41,7 @@ def validate(name: str, case: Mapping[str, Any], checkpoint: str | None = None) 
     further = {key: found.get(key) for key in ("seq", "phase", "new", "config")}
     config = catalog.config(name, sizes | further, checkpoint)
     found |= {"layers": config.layers, "heads": config.heads, "head_dim": config.head_dim}
-    if own_masks(module) and "config" in found:
+    if "config" in found:
         found["config"] = config.more["config"]
     elif config.head_dim % 8:
         raise ValueError(
@@ -59,7 +62,7 @@ def validate(name: str, case: Mapping[str, Any], checkpoint: str | None = None) 
 
 def own_masks(module) -> bool:
     """Whether a family makes its masks itself, from the lengths: no other can be laid over them."""
-    return module.KIND == "encoder-decoder" or module.SETTINGS is None
+    return module.KIND == "encoder-decoder" or getattr(module, "OWN_MASKS", False)
 
 
 def lengths(case: Mapping[str, Any]) -> list[int]:
@@ -103,8 +106,13 @@ def _uniform(settings: str, batch: int, seq: int) -> tuple[str, list[int]]:
 
 def _mask(name: str, module, config: Config, case: Mapping[str, Any], whole: bool) -> str:
     mask, seq = masks.parse(str(case["mask"])), case["seq"]
-    if module.SETTINGS is None and str(mask) != module.MASK:
-        raise ValueError(f"{config.name} brings its own masks; mask is {module.MASK}, not {mask}")
+    if getattr(module, "OWN_MASKS", False):
+        if str(mask) != module.MASK:
+            raise ValueError(f"{config.name} brings its own masks; mask is {module.MASK}, not {mask}")
+        if case.get("phase") == "decode" and not whole:
+            raise ValueError(
+                f"{config.name} brings its own masks, over caches of one length: to decode lengths is fixed"
+            )
     if module.SETTINGS is None and module.tokens is not None and not whole:
         raise ValueError(f"images of {config.name} are all of one size: lengths is fixed")
     if hasattr(module, "INPUT") and not (whole and mask.name == "full"):

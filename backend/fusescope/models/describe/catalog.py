@@ -31,6 +31,12 @@ def _families() -> dict[str, ModuleType]:
     return {name: module for module in loaded for name in module.NAMES}
 
 
+@cache
+def _decoders() -> tuple[ModuleType, ...]:
+    """The families whose layers our decoder has."""
+    return tuple(dict.fromkeys(m for m in _families().values() if m.STRUCTURE == "decoder"))
+
+
 def names() -> list[str]:
     """The models there are."""
     order = ("bert", "vit", "whisper", "gpt2", "llama", "mistral", "qwen2", "qwen3", "t5")
@@ -47,7 +53,7 @@ def family(name: str) -> ModuleType:
     """The family's module, or for the path of a config.json its Architecture; ValueError
     for an unknown name."""
     if config_file.is_path(name):
-        return architecture.family(name)
+        return architecture.family(name, _decoders())
     if name not in _families():
         raise ValueError(
             f"unknown model {name!r}, nor the path of a config.json or its folder; {meant(name, names())}"
@@ -90,10 +96,12 @@ def _of_architecture(module: architecture.Architecture) -> tuple[Parameter, ...]
     own = module.own
     defaults = {"layers": own.layers, "heads": own.heads, "head_dim": own.head_dim, "mask": module.MASK}
     usual = next(p.default for p in COMMON if p.name == "seq")
-    defaults["seq"] = module.tokens or min(usual, own.positions or usual)
+    room = own.positions // 2 if module.PHASES else own.positions  # the rest for new tokens
+    defaults["seq"] = module.tokens or min(usual, room or usual)
+    new = replace(NEW, default=min(NEW.default, max(2, room or NEW.default)))
     free = {"heads": {"low": 0, "high": None}, "head_dim": {"low": 0, "high": None}, "layers": {"high": None}}
     found = [replace(p, default=defaults.get(p.name, p.default), **free.get(p.name, {})) for p in COMMON]
-    return (*found, architecture.CONFIG)
+    return (*found, *((PHASE, new) if module.PHASES else ()), architecture.CONFIG)
 
 
 @cache

@@ -32,10 +32,10 @@ def cost(name: str, case: Mapping[str, Any], dtype: str, quantised: str | None =
     """
     module, config, size = catalog.family(name), catalog.config(name, case), BYTES[dtype]
     counts = cases.lengths(case)
-    if module.SETTINGS is None:
-        return _of_architecture(module, config, case, counts, size)
     if case.get("phase") == "generate":
         return _of_generation(name, config, case, dtype, quantised)
+    if module.SETTINGS is None:
+        return _of_architecture(module, config, case, counts, size)
     decode = case.get("phase") == "decode"
     tokens, valid = case["batch"] * (1 if decode else case["seq"]), case["batch"] if decode else sum(counts)
     pairs = _pairs(case, counts, decode)
@@ -75,7 +75,10 @@ def _of_generation(name: str, config: Config, case, dtype: str, quantised: str |
         return of(prompt) + (new - 1) * (of(ends[0]) + of(ends[1])) / 2
 
     work = {
-        kind: {p: total(lambda c, kind=kind, p=p: c.notes[kind][p]) + head * (p == "head") for p in PARTS}
+        kind: {
+            p: total(lambda c, kind=kind, p=p: c.notes[kind][p]) + head * (p == "head")
+            for p in prompt.notes[kind]
+        }
         for kind in ("effective", "executed")
     }
     read = total(lambda c: c.bytes_read) + BYTES[dtype] * config.vocab * config.hidden
@@ -107,7 +110,12 @@ def cache_bytes(name: str, case: Mapping[str, Any], dtype: str, quantised: str |
         return None
     config = catalog.config(name, case)
     size, scales = (1, _scale_bytes(config)) if quantised == FP8_CACHE else (BYTES[dtype], 0)
-    return 2 * size * case["batch"] * (case["seq"] + more) * config.kv_inner * config.layers + scales
+    return size * case["batch"] * (case["seq"] + more) * _cached(config) + scales
+
+
+def _cached(config: Config) -> int:
+    """Numbers that all layers keep of a token."""
+    return sum(heads * (key + value) for heads, key, value in config.cache)
 
 
 def _scale_bytes(config: Config) -> int:
@@ -118,32 +126,49 @@ def _scale_bytes(config: Config) -> int:
 def _of_architecture(module, config: Config, case, counts: list[int], size: int) -> Cost:
     """Of a model by its config.json: what it does at least. Products with matrices of two dimensions, with
     the share of its experts that a token takes, and attention within its window; convolutions, scans and the
-    element-wise rest do not count, nor do matrices of an image model, whose tokens differ by stage."""
-    batch, seq, numel = case["batch"], case["seq"], {"matrix": 0, "experts": 0, "table": 0, "other": 0}
+    element-wise rest do not count, nor do matrices of an image model, whose tokens differ by stage. To decode
+    one token of each sequence over the keys and values within the window, and the head."""
+    batch, seq = case["batch"], case["seq"]
+    numel = dict.fromkeys(("matrix", "experts", "table", "head", "other"), 0)
     for weight, _ in tree.rows(module, config):
         numel[weight.kind] += math.prod(weight.dims(config))
     experts, used = module.found["experts"], module.found["experts_used"]
     share = min(1.0, used / experts) if experts and used else 0.0
     per_token = 0.0 if module.tokens else 2.0 * (numel["matrix"] + share * numel["experts"])
     pair = 0.0 if module.tokens else config.layers * (4.0 * config.head_dim + _SOFTMAX) * config.heads
-    window = min(module.found["window"] or seq, seq)
+    decode, causal = case.get("phase") == "decode", module.KIND == "decoder"
+    window = min(module.found["window"] or seq + 1, seq + 1)
 
-    def work(tokens: list[int]) -> float:
-        causal = module.KIND == "decoder"
-        seen = [sum(min(i + 1, window) for i in range(n)) if causal else n * min(n, window) for n in tokens]
-        return sum(tokens) * per_token + sum(seen) * pair
+    def work(tokens: list[int]) -> dict[str, float]:
+        if decode:
+            seen = [min(n + 1, window) for n in tokens]
+        else:
+            seen = [_below(n, window) if causal else n * min(n, window) for n in tokens]
+        found = {"model": (batch if decode else sum(tokens)) * per_token + sum(seen) * pair}
+        return found | (
+            {"head": 2.0 * batch * config.hidden * config.vocab * decode} if module.PHASES else {}
+        )
 
     effective, executed = work(counts), work([seq] * batch)
-    weights = numel["matrix"] + numel["other"] + share * numel["experts"]
+    read = numel["matrix"] + numel["other"] + share * numel["experts"]
+    written = sum(counts) * config.hidden
+    if decode:
+        read += config.vocab * config.hidden + sum(min(n, window) for n in counts) * _cached(config)
+        written = batch * config.vocab
     notes = {
-        "effective": {"model": effective},
-        "executed": {"model": executed},
-        "valid_tokens": sum(counts),
-        "tokens": batch * seq,
+        "effective": effective,
+        "executed": executed,
+        "valid_tokens": batch if decode else sum(counts),
+        "tokens": batch if decode else batch * seq,
     }
-    return Cost(
-        effective, executed, size * weights, float(size * sum(counts) * config.hidden), "matrix", notes
-    )
+    flop = sum(effective.values()), sum(executed.values())
+    return Cost(*flop, size * read, float(size * written), "matrix", notes)
+
+
+def _below(tokens: int, window: int) -> int:
+    """(query, key) pairs of a causal window over so many tokens."""
+    full = min(tokens, window)
+    return full * (full + 1) // 2 + (tokens - full) * window
 
 
 def _parts(

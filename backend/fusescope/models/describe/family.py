@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 from fusescope.core.schema import Parameter
@@ -32,9 +33,10 @@ IGNORED     patterns (fnmatch) of names that checkpoints of the family hold besi
 
 Besides, where they differ: MASK and SEQ (defaults of a case), INPUT ("input_features": frames instead of
 tokens, two each, channels of them, without padding), FREE_HEADS (True: heads and head size need not
-make up the width), PARALLEL (a Split: how the family is divided over several devices), and for what no table
-can say further(config) -> keywords of Hugging Face's configuration, and
-more(data) -> Config.more of a checkpoint's config.json, ValueError where that is not of the family.
+make up the width), PARALLEL (a Split: how the family is divided over several devices), OWN_MASKS (True: the
+model makes its masks itself, and no other can be laid over them), and for what no table can say
+further(config) -> keywords of Hugging Face's configuration, and more(data) -> Config.more of a checkpoint's
+config.json, ValueError where that is not of the family.
 """
 
 
@@ -74,6 +76,12 @@ class Config:
     def qkv_inner(self) -> int:
         """Rows of query, key and value together."""
         return self.inner + 2 * self.kv_inner
+
+    @property
+    def cache(self) -> tuple[tuple[int, int, int], ...]:
+        """Of each layer's KV cache (KV heads, key size, value size)."""
+        usual = (self.kv_heads or self.heads, self.head_dim, self.head_dim)
+        return tuple(self.more.get("cache", (usual,) * self.layers)[: self.layers])
 
     @property
     def buckets(self) -> int:
@@ -139,6 +147,19 @@ class Weight:
     def name(self, layer: int | None) -> str:
         """Hugging Face's name in this layer."""
         return self.theirs.replace("{i}", str(layer))
+
+
+def rows(module: ModuleType, config: Config) -> Iterator[tuple[Weight, int | None]]:
+    """Every weight that a model of these sizes has, with its layer (None where it exists once)."""
+    for weight in module.WEIGHTS:
+        if not (weight.untied and config.tied):
+            yield from ((weight, i) for i in weight.layers(config))
+
+
+def needed(case: Mapping[str, Any]) -> int:
+    """Tokens of a case that have a position: the last new one is not fed."""
+    behind = {"decode": 1, "generate": (case.get("new") or 1) - 1}.get(case.get("phase"), 0)
+    return (case.get("seq") or 1) + behind
 
 
 EIGHT_BIT = ("int8", "fp8")

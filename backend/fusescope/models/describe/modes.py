@@ -145,7 +145,7 @@ def modes(name: str, device: str = "cpu") -> list[Implementation]:
         reason = None
         if kind not in mode.devices:
             reason = f"{mode.name} exists on {' and '.join(mode.devices)}; the device is {device}"
-        elif module.SETTINGS is None:
+        elif isinstance(module, architecture.Architecture):
             reason = architecture.reason(module, mode)
         elif mode.attention is None and module.STRUCTURE is None:
             reason = f"{mode.name} has the layers of BERT, ViT, GPT-2 and Llama, not those of {name}"

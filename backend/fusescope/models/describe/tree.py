@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from fusescope.models.describe import catalog
-from fusescope.models.describe.family import Config, Weight
+from fusescope.models.describe.family import rows
 
 
 @dataclass(frozen=True)
@@ -26,13 +25,6 @@ class Node:
     @property
     def label(self) -> str:
         return self.name.rpartition("/")[2]
-
-
-def rows(module: ModuleType, config: Config) -> Iterator[tuple[Weight, int | None]]:
-    """Every weight that a model of these sizes has, with its layer (None where it exists once)."""
-    for weight in module.WEIGHTS:
-        if not (weight.untied and config.tied):
-            yield from ((weight, i) for i in weight.layers(config))
 
 
 def anatomy(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | None = None) -> list[Node]:

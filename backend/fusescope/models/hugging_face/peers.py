@@ -5,6 +5,8 @@ from __future__ import annotations
 from fusescope.models.hugging_face import model_masks
 
 SDPA, FLEX = "fusescope_peer_sdpa", "fusescope_peer_flex"
+ORIGINAL = {SDPA: "sdpa", FLEX: "flex_attention"}
+"""What Hugging Face calls them, for models that compute attention themselves by that name (Falcon)."""
 
 
 def register_peers() -> None:

@@ -35,7 +35,7 @@ def why_not(model) -> str | None:
     Of a part that is built by an AutoModel nothing is known here: it is asked when it is built.
     """
     cls = model if isinstance(model, type) else type(model)
-    if not _asks_registry(cls):
+    if not asks_registry(cls):
         return "no code of it asks the attention registry of transformers"
     if _has_table_of_attentions(cls):
         return "its code chooses among attention classes of its own"
@@ -45,7 +45,8 @@ def why_not(model) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _asks_registry(cls) -> bool:
+def asks_registry(cls) -> bool:
+    """Whether code of a class takes its attention from transformers' registry."""
     from transformers import AttentionInterface
     from transformers.models.auto.auto_factory import _BaseAutoModelClass
 

@@ -21,7 +21,7 @@ from fusescope.models.describe.family import PARTS
 from fusescope.models.describe.modes import MODES, Mode
 from fusescope.models.hugging_face import model_masks, peers
 from fusescope.models.inspect import parts_order
-from fusescope.models.run import build, fused_run, masking, modes
+from fusescope.models.run import build, caching, fused_run, masking, modes
 from fusescope.models.run.build import Model
 
 _RULES = (
@@ -133,15 +133,19 @@ def _hooked(mode: Mode, model: Model, inputs, marks: _Marks):
     peers.register_peers()
     register.register_attention()
     module, by_module = model.fresh(modes.view(mode)), model.family.SETTINGS is None
-    plan = masking.plan_of(inputs, model.device) if mode.attention == "fusescope" and not by_module else None
-    given = dict(inputs)
-    if mode.attention == "flex_attention" and not by_module:
+    given, plan = dict(inputs), None
+    attention = None if getattr(model.family, "OWN_MASKS", False) else mode.attention
+    if attention == "fusescope":
+        plan = masking.plan_of(inputs, model.device)
+    elif attention == "flex_attention":
         plan = masking.block_mask_of(inputs, model.device)
-    if plan is not None or (mode.attention == "flex_attention" and not by_module):
+    if plan is not None or attention == "flex_attention":
         given["additive"] = None
     open_parts: list[str | None] = [None]
+    names = {id(m): f"{name}." for name, m in module.named_modules() if name}
+    below = names.get(id(caching.body(module)), "") if model.family.PHASES else ""
     for name, part_module in module.named_modules():
-        part = (module_of if by_module else part_of)(name) if name else None
+        part = (module_of if by_module else part_of)(name.removeprefix(below)) if name else None
 
         def before(*_, part=part):
             marks.mark(open_parts[-1])

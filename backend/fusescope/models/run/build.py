@@ -15,10 +15,12 @@ import torch
 
 from fusescope.models.accuracy import block_by_block
 from fusescope.models.by_config import config_file, transformers_model
+from fusescope.models.by_config.architecture import Architecture
 from fusescope.models.describe import cases, catalog, settings, tree
 from fusescope.models.describe import checkpoint as checkpoints
 from fusescope.models.describe.family import Config
-from fusescope.models.run import generation, masking, weights
+from fusescope.models.hugging_face.peers import ORIGINAL
+from fusescope.models.run import caching, generation, masking, weights
 from fusescope.models.run.kv_cache import FixedCache
 from fusescope.ops.common import peers
 
@@ -57,7 +59,8 @@ class Model:
         """As ``view``, but a module of its own: what is compiled or hooked stays apart."""
         shared = {id(t): t for t in (*self.module.parameters(), *self.module.buffers())}
         copied = copy.deepcopy(self.module, shared)
-        _attend(copied, attention)
+        registry = getattr(self.family, "found", {}).get("registry", True)
+        _attend(copied, attention if registry else ORIGINAL.get(attention, attention))
         return copied
 
     def reference(self, dtype, change=None):
@@ -117,7 +120,7 @@ def build(
         module = _module(family, config)
         if tensors is not None:
             weights.fill(module, tensors)
-        elif family.SETTINGS is not None or config_file.weights_of(family.path) is None:
+        elif not _has_file(family) or config_file.weights_of(family.path) is None:
             _stir(module)
     if hasattr(module, "pooler"):
         module.pooler = None
@@ -138,19 +141,26 @@ def _module(family, config: Config):
     import transformers
 
     transformers.logging.set_verbosity_error()
-    if family.SETTINGS is None:
+    if _has_file(family):
         return _of_config_file(family, config)
     table, values = family.SETTINGS, settings.keywords(family, config)
     given = getattr(transformers, table.config)(**values, attn_implementation="eager")
     return operator.attrgetter(table.module)(transformers)(given)
 
 
+def _has_file(family) -> bool:
+    """Whether it is of a config.json, which transformers then reads."""
+    return isinstance(family, Architecture)
+
+
 def _of_config_file(family, config: Config):
-    """The base model of a config.json; ValueError where it has not the weights that were described."""
+    """The model of a config.json, with its head where it generates; ValueError where it has not the weights
+    that were described."""
     file, folder = str(config_file.file_of(family.path)), config_file.weights_of(family.path)
-    module = transformers_model.model(file, config.layers, folder, max(1, config.hidden) ** -0.5)
+    how = bool(family.PHASES), folder, max(1, config.hidden) ** -0.5
+    module = transformers_model.model(file, config.layers, *how)
     there = {name: tuple(p.shape) for name, p in module.named_parameters()}
-    said = {w.theirs: w.dims(config) for w, _ in tree.rows(family, config)}
+    said = {w.name(i): w.dims(config) for w, i in tree.rows(family, config)}
     if there != said:
         wrong = sorted(n for n in there.keys() | said.keys() if there.get(n) != said.get(n))
         raise ValueError(
@@ -199,14 +209,18 @@ def inputs(model: Model, case: Mapping[str, Any], seed: int = 0) -> dict[str, An
         )
     found["lengths_tensor"] = torch.tensor(found["lengths"], dtype=torch.int32, device=device)
     found |= masking.masks_of(model, case, found["lengths"])
+    takes = own.get("takes", ("position_ids", "logits_to_keep"))
     found["settings"] = {"use_cache": False} if own and model.family.KIND == "decoder" else {}
     if case.get("phase"):
+        found["settings"] = {"use_cache": True}
         counts = found["lengths_tensor"].long() if decode and found["keep"] is not None else None
         found["cache"] = FixedCache.of(model, case, generator if decode else None, counts)
         start = seq if decode else 0
-        places = torch.arange(start, start + (1 if decode else seq), device=device)[None]
-        found["position_ids"] = places if counts is None else counts[:, None]
+        if "position_ids" in takes:
+            places = torch.arange(start, start + (1 if decode else seq), device=device)[None]
+            found["position_ids"] = places if counts is None else counts[:, None]
     if case.get("phase") == "generate":
+        found["settings"] |= {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
         shape = (batch, case["new"])
         found["forced"] = torch.randint(1, config.vocab, shape, generator=generator).to(device)
     return found
@@ -233,14 +247,9 @@ def call(module, inputs: Mapping[str, Any], attention_mask: Any = None):
         return module(**given_to, **masked, use_cache=False).last_hidden_state
     if "cache" not in inputs:
         return module(input_ids=inputs["input_ids"], **masked, **inputs["settings"]).last_hidden_state
-    settings = dict(
-        position_ids=inputs["position_ids"],
-        past_key_values=inputs["cache"],
-        attention_mask=given,
-        use_cache=True,
-    )
-    if (
-        inputs["case"]["phase"] == "prefill"
-    ):  # the layers alone: the head of one token a sequence is no part of them
-        return module.base_model(input_ids=inputs["input_ids"], **settings).last_hidden_state
+    settings = dict(inputs["settings"], past_key_values=inputs["cache"], attention_mask=given)
+    if "position_ids" in inputs:
+        settings["position_ids"] = inputs["position_ids"]
+    if inputs["case"]["phase"] == "prefill":  # the layers alone: the head of one token is no part of them
+        return caching.body(module)(input_ids=inputs["input_ids"], **settings).last_hidden_state
     return module(input_ids=inputs["input_ids"], **settings).logits

@@ -23,20 +23,20 @@ def logits(module, inputs: Mapping[str, Any], mark: Callable[[], None] = lambda:
     seq, new, device = inputs["case"]["seq"], inputs["case"]["new"], forced.device
     places = torch.arange(seq + new, device=device)[None]
     cache.start = 0
-    found = [_step(module, inputs["input_ids"], places[:, :seq], cache)]
+    found = [_step(module, inputs, inputs["input_ids"], places[:, :seq])]
     mark()
     for step in range(new - 1):
         cache.start = seq + step
         here = places[:, seq + step : seq + step + 1]
-        found.append(_step(module, forced[:, step : step + 1], here, cache))
+        found.append(_step(module, inputs, forced[:, step : step + 1], here))
         mark()
     return torch.cat(found, 1)
 
 
-def _step(module, ids, places, cache):
-    out = module(
-        input_ids=ids, position_ids=places, past_key_values=cache, use_cache=True, logits_to_keep=1
-    ).logits
+def _step(module, inputs: Mapping[str, Any], ids, places):
+    own = {"position_ids": places} if "position_ids" in inputs else {}
+    how = inputs["settings"] | own
+    out = module(input_ids=ids, past_key_values=inputs["cache"], **how).logits[:, -1:]
     out.argmax(-1)  # what a greedy choice takes
     return out
 

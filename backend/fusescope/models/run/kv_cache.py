@@ -35,21 +35,16 @@ class FixedCache:
         each sequence) to decode one more."""
         config, dtype = model.config, getattr(torch, model.dtype)
         start = case["seq"] if generator is not None else 0
-        shape = (
-            case["batch"],
-            config.kv_heads or config.heads,
-            case["seq"] + (case["new"] if case.get("phase") == "generate" else 1 if start else 0),
-            config.head_dim,
-        )
+        end = case["seq"] + (case["new"] if case.get("phase") == "generate" else 1 if start else 0)
 
-        def one():
+        def one(heads: int, size: int):
+            shape = case["batch"], heads, end, size
             if generator is None:
                 return torch.zeros(shape, dtype=dtype, device=model.device)
             return torch.randn(shape, generator=generator).to(device=model.device, dtype=dtype)
 
-        return cls(
-            [one() for _ in range(config.layers)], [one() for _ in range(config.layers)], start, counts
-        )
+        keys = [one(heads, size) for heads, size, _ in config.cache]
+        return cls(keys, [one(heads, size) for heads, _, size in config.cache], start, counts)
 
     @property
     def size(self) -> int:

@@ -52,7 +52,7 @@ def forward(mode: Mode, model: Model, inputs: Mapping[str, Any]) -> Callable[[],
     if mode.compile:
         return _compiled(mode, model.fresh(view(mode)), inputs)
     module = model.view(view(mode))
-    if model.family.SETTINGS is None and mode.name != "sdpa-graph-trap":  # its masks are its own
+    if getattr(model.family, "OWN_MASKS", False) and mode.name != "sdpa-graph-trap":
         if mode.attention == "flex_attention":
             _raise_limits()
         return lambda: build.call(module, inputs)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from fusescope.core.errors import Unsupported
-from fusescope.models.describe.family import EIGHT_BIT, FP8_CACHE
+from fusescope.models.describe.family import EIGHT_BIT, FP8_CACHE, needed
 from fusescope.models.run import capture, masking
 from fusescope.models.run.build import Model
 from fusescope.models.run.decoder.fp8_cache import Fp8Cache
@@ -47,6 +47,15 @@ def generation(
     return decoder.replayed() if model.device.startswith("cuda") else decoder.generate
 
 
+def _check_window(model: Model, case: Mapping[str, Any]) -> None:
+    tokens = needed(case)
+    if tokens > (window := model.config.more.get("window") or tokens):
+        raise Unsupported(
+            f"the fused decoder has no sliding window, and that of {model.config.name} is {window} tokens; "
+            f"the case has {tokens}: choose a shorter one, or call fusescope.generate, which has windows"
+        )
+
+
 class FusedDecoder:
     """The layers of a built model on the inputs of one case (build.inputs), whose FixedCache they fill; with
     FP8_CACHE an Fp8Cache besides, over which they decode."""
@@ -57,6 +66,7 @@ class FusedDecoder:
         self.layers = Layers(model.family, model.config, model.module, weights)
         self.device, self.phase = model.device, self.case["phase"]
         batch, seq = self.case["batch"], self.case["seq"]
+        _check_window(model, self.case)
         uneven = any(n != seq for n in inputs["lengths"])
         self.packed = self.phase == "prefill" and uneven and inputs["mask"].name == "causal"
         if self.phase != "decode" and not self.packed:
