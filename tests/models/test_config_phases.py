@@ -99,6 +99,41 @@ def test_a_compiled_step_equals_eager(kind, tmp_path):
     assert float((out - exact).norm() / exact.norm()) < tolerance.allowed_norm(2, "float32")
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma2", "gpt_oss", "opt", "phi3"])
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_captured_modes_equal_float64(kind, phase, tmp_path):
+    from fusescope.models.run import build, modes, tolerance
+
+    name = write(tmp_path, kind)
+    whole = case(name, phase=phase)
+    model = build.build(name, whole, "float16", "cuda:0")
+    inputs = build.inputs(model, whole)
+    exact = tolerance.reference(model, inputs)
+    found = {m.name for m in models.modes(name, "cuda:0") if m.reason is None}
+    assert "fusescope-graph" in found
+    for mode in found & {"sdpa-graph", "fusescope-graph", "compile-reduce-overhead", "fused"}:
+        run = modes.make(mode, model, inputs)
+        for _ in range(2):
+            norm = float((run().double() - exact).norm() / exact.norm())
+            assert norm < tolerance.allowed_norm(2, "float16"), mode
+
+
+@pytest.mark.parametrize("kind", ["llama", "phi3"])
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_accuracy_by_module_of_a_phase(kind, phase, tmp_path):
+    from fusescope.models.accuracy import job
+    from fusescope.models.run import build
+
+    name = write(tmp_path, kind)
+    whole = case(name, phase=phase)
+    model = build.build(name, whole, "float32")
+    for mode in ("fusescope", *(["fused"] if kind == "llama" else [])):
+        rows = job.compare(model, build.inputs(model, whole), whole, mode, "float32")["rows"]
+        assert rows[-1]["name"] == "output" and all(r["accepted"] for r in rows), mode
+        assert any("layers.1.self_attn" in r["name"] for r in rows)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llama", "gemma2"])
 @pytest.mark.parametrize("more", PHASES)
