@@ -16,6 +16,9 @@ RUNS = (  # beside SDPA, FlexAttention and FlashAttention-4
     "20261126-030427-bench-cfe9eb",
     "20261127-131415-bench-4156b8",
     "20261127-131416-bench-85e012",
+    "20261129-005242-bench-cabe04",
+    "20261129-010502-bench-285330",
+    "20261129-010810-bench-735bb5",
 )
 
 

@@ -7,28 +7,29 @@
 
 namespace hopper {
 
-// By warpgroup wg of the block: its query tile of every work item of its pair of warpgroups.
+// By warpgroup wg of the block: its query tile of every work item of its team of warpgroups.
 template <typename T, int Panels, typename S>
 __device__ __forceinline__ void consume_work_items(const AttentionArgs& args, const CUtensorMap* out_map,
                                                    const WorkItems& work, const SharedStorage<S>& smem, int wg) {
-  const int half = wg % 2;
+  const int tile = wg % S::tiles;  // of the group
   const float factor = args.scale * kLog2e;
   const uint64_t first_q = tile_descriptor(smem.q.first), first_k = tile_descriptor(smem.k.first);
   const uint64_t first_v = Rows<T, Panels>::values_descriptor(smem.v.first, smem.ones);
   constexpr uint32_t kTile = S::tile_bytes >> 4;
   uint32_t step = 0, stored = 0;
-  uint32_t shift = 0;  // stage of a step's tiles, relative to the step (hopper_producer.cuh)
+  bool storing = false;  // without own_results: the query stage of the round before holds results, TMA still reads them
+  uint32_t shift = 0;    // stage of a step's tiles, relative to the step (hopper_producer.cuh)
   Rows<T, Panels> rows;
   bool has_context = false;  // rows.o holds a product
   unsigned broken = 0;       // not 0: this thread stored a NaN
   float before[2];           // log-sum-exp of earlier parts, loaded early
   for (uint32_t round = 0;; ++round) {
-    const uint64_t q = moved_descriptor(first_q, (round % S::q_stages * 2 + half) * kTile);
+    const uint64_t q = moved_descriptor(first_q, (round % S::q_stages * S::tiles + tile) * kTile);
     smem.q.await_full(round);
     const int4 item = smem.items[round % S::q_stages];
-    const int2 masks = reinterpret_cast<const int2*>(smem.live_steps + round % S::q_stages)[half];
+    const int2 masks = smem.live_steps[round % S::q_stages].of[tile];
     if (uniform(item.x) < 0) break;
-    const int pair = WorkItems::pair(uniform(item.x)), what = uniform(item.w), slot = what / kPartialSlot - 1;
+    const int group = WorkItems::group(uniform(item.x)), what = uniform(item.w), slot = what / kPartialSlot - 1;
     uint32_t live = uniform(masks.x), partial = uniform(masks.y);  // the top bit is this step's
     auto top_bit = [](uint32_t bits) { return int(bits) < 0; };
     const uint32_t end = step + what % kRoundSteps;
@@ -40,8 +41,15 @@ __device__ __forceinline__ void consume_work_items(const AttentionArgs& args, co
     if (work.has_previous) {
       if (round == 0) wait_for_previous();
       if (what & kLastRound && slot < 0)
-        work.previous_lse(args, uniform(item.y), (2 * pair + half) * 64 + WorkItems::warp_rows(), before);
+        work.previous_lse(args, uniform(item.y), (S::tiles * group + tile) * 64 + WorkItems::warp_rows(), before);
     }
+    auto release_stored = [&smem, &storing, round] {
+      if (S::own_results || !storing) return;
+      storing = false;
+      if (threadIdx.x % 32) return;
+      await_tma_reads<0>();
+      barrier_arrive(smem.q.empty + (round - 1) % S::q_stages, 1);
+    };
     float x[32];
     uint32_t weights[4][4];
     uint32_t next_bits = 0;
@@ -50,7 +58,7 @@ __device__ __forceinline__ void consume_work_items(const AttentionArgs& args, co
       if (at == end) return;
       smem.k.await_full(at);
       if (top_bit(partial)) {
-        const int code = reinterpret_cast<const int*>(smem.tile_codes + at % S::kv_stages)[half];
+        const int code = smem.tile_codes[at % S::kv_stages].of[tile];
         next_bits = args.fragments[int64_t(code) * 128 + threadIdx.x % 128];
       }
     };
@@ -86,6 +94,7 @@ __device__ __forceinline__ void consume_work_items(const AttentionArgs& args, co
       uint32_t bits = next_bits;
       start_scores();
       prefetch_mask(step + 1, partial << 1);
+      release_stored();
       wgmma_wait<0>();
       fence_registers(x);
       if (top_bit(partial)) rows.mask(x, bits);
@@ -118,10 +127,10 @@ __device__ __forceinline__ void consume_work_items(const AttentionArgs& args, co
           rows.pack(weights, x);
           // Check for growth late so that no instruction stalls on it; rare: then recompute the scores.
           if (__any_sync(0xffffffffu, rows.exceed_ceiling(weights))) {
-            rows.recompute_scores(x, smem.q.at(round) + half * S::tile_bytes, smem.k.at(step + shift),
+            rows.recompute_scores(x, smem.q.at(round) + tile * S::tile_bytes, smem.k.at(step + shift),
                                   args.head_dim & 1);
             if (top_bit(partial)) {
-              const int code = reinterpret_cast<const int*>(smem.tile_codes + step % S::kv_stages)[half];
+              const int code = smem.tile_codes[step % S::kv_stages].of[tile];
               rows.mask(x, args.fragments[int64_t(code) * 128 + threadIdx.x % 128]);
             }
             again = true;
@@ -134,17 +143,22 @@ __device__ __forceinline__ void consume_work_items(const AttentionArgs& args, co
       start_context(step - 1);
       finish_context(step - 1);
     }
-    smem.q.release(round);
+    release_stored();
+    if (S::own_results || !(what & kLastRound) || slot >= 0) smem.q.release(round);
     if (!(what & kLastRound)) continue;
     rows.total();
     if (slot >= 0)
-      work.template store_partial<T, Panels>(slot, half, rows);
+      work.template store_partial<T, Panels, S::tiles>(slot, tile, rows);
+    else if constexpr (S::own_results)
+      broken |= work.template store_by_tma<T, Panels, S::tiles>(
+          args, out_map, uniform(item.y), uniform(item.z), S::tiles * group + tile, smem.out, stored++, rows, before);
     else
-      broken |= work.template store_by_tma<T, Panels>(args, out_map, uniform(item.y), uniform(item.z), 2 * pair + half,
-                                                      smem.out, stored++, rows, before);
+      broken |= work.template store_in_place<T, Panels, S::tiles>(
+          args, out_map, uniform(item.y), uniform(item.z), S::tiles * group + tile, smem.q.at(round), wg, rows, before);
+    storing = slot < 0;
   }
   await_tma_reads<0>();  // the TMA stores read shared memory until then
-  if (__any_sync(row_again::kAll, broken)) work.repair<T>(args, wg / 2 * gridDim.x + blockIdx.x, half);
+  if (__any_sync(row_again::kAll, broken)) work.repair<T, S::tiles>(args, wg / S::tiles * gridDim.x + blockIdx.x, tile);
 }
 
 }  // namespace hopper

@@ -1,4 +1,4 @@
-// Producer warp of a pair of consumer warpgroups: reads work items and their tile lists and loads queries, keys and
+// Producer warp of a team of consumer warpgroups: reads work items and their tile lists and loads queries, keys and
 // values by TMA into ring buffers (hopper_shared.cuh) as stages are released, across the bounds of items.
 #pragma once
 #include "../common/dependent.cuh"
@@ -28,18 +28,32 @@ __device__ __forceinline__ int4 broadcast_item(int4 mine, int turn) {
                    __shfl_sync(kAll, mine.w, from));
 }
 
-__device__ __forceinline__ int4 load_entry(const WorkItems& work, int4 item, uint32_t from) {
+// An entry of the schedule of groups of so many query tiles (parts.h).
+template <int Tiles> struct Entry;
+template <> struct Entry<2> {
+  static __device__ __forceinline__ int4 dead() { return make_int4(0, 0, kDeadTile, kDeadTile); }
+  static __device__ __forceinline__ int2 place(const WorkItems&, int4 entry) { return make_int2(entry.x, entry.y); }
+  static __device__ __forceinline__ int code(int4 entry, int tile) { return tile == 0 ? entry.z : entry.w; }
+};
+template <> struct Entry<3> {
+  static __device__ __forceinline__ int4 dead() { return make_int4(0, kDeadTile, kDeadTile, kDeadTile); }
+  static __device__ __forceinline__ int2 place(const WorkItems& work, int4 entry) { return work.strided_key(entry.x); }
+  static __device__ __forceinline__ int code(int4 entry, int tile) {
+    return tile == 0 ? entry.y : tile == 1 ? entry.z : entry.w;
+  }
+};
+
+template <int Tiles> __device__ __forceinline__ int4 load_entry(const WorkItems& work, int4 item, uint32_t from) {
   const uint32_t at = from + threadIdx.x % 32;
-  return item.x >= 0 && at < WorkItems::steps(item.w) ? work.schedule[item.z + at]
-                                                      : make_int4(0, 0, kDeadTile, kDeadTile);
+  return item.x >= 0 && at < WorkItems::steps(item.w) ? work.schedule[item.z + at] : Entry<Tiles>::dead();
 }
 
-__device__ __forceinline__ Prefetched first_prefetch(const WorkItems& work, int number) {
+template <int Tiles> __device__ __forceinline__ Prefetched first_prefetch(const WorkItems& work, int number) {
   const int4 mine = work.item(threadIdx.x % 32, number);
-  return {mine, load_entry(work, broadcast_item(mine, 0), 0)};
+  return {mine, load_entry<Tiles>(work, broadcast_item(mine, 0), 0)};
 }
 
-// By the producer warp of pair `number` of the grid. previous_map: the results of earlier parts, by tiles. Each lane
+// By the producer warp of team `number` of the grid. previous_map: the results of earlier parts, by tiles. Each lane
 // holds one of the next 32 items and one entry of this and of the next round. The first are read before the preceding
 // kernel has finished: they are complete since the plan is (parts.py waits for that).
 template <int Panels, typename S>
@@ -47,6 +61,7 @@ __device__ __forceinline__ void produce_work_items(const CUtensorMap* q_map, con
                                                    const CUtensorMap* v_map, const CUtensorMap* previous_map,
                                                    const AttentionArgs& args, const WorkItems& work,
                                                    const SharedStorage<S>& smem, int number, Prefetched prefetched) {
+  using E = Entry<S::tiles>;
   constexpr uint32_t kAll = 0xffffffff;
   const int lane = threadIdx.x % 32, group = args.heads / args.heads_kv;
   const bool leader = lane == 0;
@@ -70,14 +85,18 @@ __device__ __forceinline__ void produce_work_items(const CUtensorMap* q_map, con
     const uint32_t reused = from == 0 ? WorkItems::reused(item.x) : 0;
     shift -= reused;
     const int b = item.y / args.heads, h = item.y - b * args.heads, h_kv = h / group;
-    const int4 live_steps = make_int4(__brev(__ballot_sync(kAll, prefetched.entry.z != kDeadTile)),
-                                      __brev(__ballot_sync(kAll, prefetched.entry.z >= 0)),
-                                      __brev(__ballot_sync(kAll, prefetched.entry.w != kDeadTile)),
-                                      __brev(__ballot_sync(kAll, prefetched.entry.w >= 0)));
+    typename S::LiveSteps live_steps;
+#pragma unroll
+    for (int w = 0; w < S::tiles; ++w) {
+      const int code = E::code(prefetched.entry, w);
+      live_steps.of[w] =
+          make_int2(__brev(__ballot_sync(kAll, code != kDeadTile)), __brev(__ballot_sync(kAll, code >= 0)));
+    }
+    const int2 place = E::place(work, prefetched.entry);
     auto load_rows = [&](uint8_t* to, const CUtensorMap* map, uint64_t* barrier) {
-      barrier_expect(barrier, 2 * S::tile_bytes);
-      for (int w = 0; w < 2; ++w) {
-        const int2 at = work.strided_index((2 * WorkItems::pair(item.x) + w) * 64);
+      barrier_expect(barrier, S::group_bytes);
+      for (int w = 0; w < S::tiles; ++w) {
+        const int2 at = work.strided_index((S::tiles * WorkItems::group(item.x) + w) * 64);
         for (int p = 0; p < Panels; ++p)
           load_tile(to + (w * Panels + p) * kTileBytes, map, barrier, 64 * p, at.x, at.y, h, b);
       }
@@ -95,11 +114,13 @@ __device__ __forceinline__ void produce_work_items(const CUtensorMap* q_map, con
       following = broadcast_item(prefetched.item, turn);
     }
     const uint32_t next_from = ends ? 0 : from + 32;
-    const int4 next_entry = load_entry(work, following, next_from);
+    const int4 next_entry = load_entry<S::tiles>(work, following, next_from);
 #pragma unroll 1
     for (uint32_t i = 0; i < steps; ++i, ++step) {
-      const int x = __shfl_sync(kAll, prefetched.entry.x, i), y = __shfl_sync(kAll, prefetched.entry.y, i);
-      const int2 code = make_int2(__shfl_sync(kAll, prefetched.entry.z, i), __shfl_sync(kAll, prefetched.entry.w, i));
+      const int x = __shfl_sync(kAll, place.x, i), y = __shfl_sync(kAll, place.y, i);
+      typename S::Codes codes;
+#pragma unroll
+      for (int w = 0; w < S::tiles; ++w) codes.of[w] = __shfl_sync(kAll, E::code(prefetched.entry, w), i);
       if (!leader) continue;
       auto load = [&](const auto& ring, const CUtensorMap* map) {
         uint64_t* const there = ring.full + step % S::kv_stages;
@@ -113,12 +134,12 @@ __device__ __forceinline__ void produce_work_items(const CUtensorMap* q_map, con
           load_tile(ring.at(step + shift) + p * kTileBytes, map, there, 64 * p, x, y, h_kv, b);
       };
       smem.k.await_empty(step);
-      smem.tile_codes[step % S::kv_stages] = code;
+      smem.tile_codes[step % S::kv_stages] = codes;
       load(smem.k, k_map);
       smem.v.await_empty(step);
       load(smem.v, v_map);
     }
-    if (leader && ends && work.has_previous &&
+    if (S::own_results && leader && ends && work.has_previous &&
         WorkItems::slot(item.w) < 0) {  // last, because it waits for the store of the result before
       wait_for_previous();
       smem.out.await_empty(merged);

@@ -1,14 +1,15 @@
 // Epilogue of work items (parts.h) on Hopper: rows go to global memory final, as a partial result of a split list, or
 // merged (log-sum-exp) with the rows of earlier parts.
 //
-// Results have shared memory of their own, and TMA stores them while the next item is computed. Rows of earlier parts
-// are prefetched by TMA like queries and keys (hopper_producer.cuh).
+// TMA stores results while the next item is computed. Where they have shared memory of their own, rows of earlier parts
+// are prefetched by TMA like queries and keys (hopper_producer.cuh); else they take the place of the item's queries,
+// and so do those rows.
 #pragma once
 #include "../common/launch.cuh"
 #include "../common/nan_watch.cuh"
 #include "../common/warpgroup.cuh"
+#include "hopper_shared.cuh"
 #include "hopper_step.cuh"
-#include "parts.h"
 #include "row_again.cuh"
 
 namespace hopper {
@@ -25,22 +26,23 @@ struct WorkItems {
   int rounds, workers;
   int q_modulus, q_length;
   bool has_previous, has_next;  // parts before this one, whose rows are merged; parts after it
+  int k_length;                 // keys of a residue class: all of them where they are in their own order
 
   __device__ __forceinline__ int4 item(int round, int worker) const {
     return round < rounds && worker < workers ? items[int64_t(round) * workers + worker] : make_int4(-1, 0, 0, 0);
   }
-  static __device__ __forceinline__ int pair(int x) { return x % kItemPairs; }
-  static __device__ __forceinline__ uint32_t reused(int x) { return uint32_t(x) / kItemPairs; }
+  static __device__ __forceinline__ int group(int x) { return x % kItemGroups; }
+  static __device__ __forceinline__ uint32_t reused(int x) { return uint32_t(x) / kItemGroups; }
   static __device__ __forceinline__ uint32_t steps(int w) { return uint32_t(w) % kItemSteps; }
   static __device__ __forceinline__ int slot(int w) { return int(uint32_t(w) / kItemSteps) - 1; }
 
-  // A thread's share of a partial result.
-  template <int Panels> __device__ __forceinline__ float* partial_at(int slot, int half, int thread) const {
-    return slots + (int64_t(slot) * 2 + half) * ((32 * Panels + 4) * 128) + thread;
+  // A thread's share of a partial result of query tile `tile` of its group.
+  template <int Panels, int Tiles> __device__ __forceinline__ float* partial_at(int slot, int tile, int thread) const {
+    return slots + (int64_t(slot) * Tiles + tile) * ((32 * Panels + 4) * 128) + thread;
   }
-  template <typename T, int Panels>
-  __device__ __forceinline__ void store_partial(int slot, int half, const Rows<T, Panels>& rows) const {
-    float* const to = partial_at<Panels>(slot, half, threadIdx.x % 128);
+  template <typename T, int Panels, int Tiles>
+  __device__ __forceinline__ void store_partial(int slot, int tile, const Rows<T, Panels>& rows) const {
+    float* const to = partial_at<Panels, Tiles>(slot, tile, threadIdx.x % 128);
 #pragma unroll
     for (int i = 0; i < 32 * Panels; ++i) to[i * 128] = rows.o[i];
 #pragma unroll
@@ -50,11 +52,15 @@ struct WorkItems {
     }
   }
 
-  // Index and residue of a position in the strided-permuted order.
+  // Index and residue of a query's position in the strided-permuted order; likewise of a key's.
   __device__ __forceinline__ int2 strided_index(int position) const {
     if (q_modulus == 1) return make_int2(position, 0);
-    const uint32_t residue = uint32_t(position) / uint32_t(q_length);
-    return make_int2(position - int(residue) * q_length, int(residue));
+    return strided_index(position, q_length);
+  }
+  __device__ __forceinline__ int2 strided_key(int position) const { return strided_index(position, k_length); }
+  static __device__ __forceinline__ int2 strided_index(int position, int length) {
+    const uint32_t residue = uint32_t(position) / uint32_t(length);
+    return make_int2(position - int(residue) * length, int(residue));
   }
   __device__ __forceinline__ int row_of(int position) const {
     const int2 at = strided_index(position);
@@ -177,22 +183,54 @@ struct WorkItems {
   // Stores a warpgroup's query tile to out by TMA, each warp its own rows so that none waits for another. n: number of
   // the fill of the ring out, filled by the producer warp where there are earlier parts; before: from previous_lse().
   // Gives what store_fragments does.
-  template <typename T, int Panels, typename Ring>
+  template <typename T, int Panels, int Tiles, typename Ring>
   __device__ __forceinline__ unsigned store_by_tma(const AttentionArgs& args, const CUtensorMap* out_map, int head,
                                                    int batch, int q_tile, const Ring& out, uint32_t n,
                                                    const Rows<T, Panels>& rows, const float (&before)[2]) const {
-    uint8_t* const tile = out.at(n) + q_tile % 2 * (Panels * kTileBytes);
+    auto await = [this, &out, n](bool leader) {
+      if (has_previous) {
+        out.await_full(n);
+      } else {
+        if (leader) await_tma_reads<0>();  // the store of the result before has read the ring
+        __syncwarp();
+      }
+    };
+    auto started = [this, &out] {
+      if (!has_previous) return;
+      await_tma_reads<0>();
+      barrier_arrive(out.empty, 1);
+    };
+    return store_when<T, Panels, Tiles>(args, out_map, head, batch, q_tile, out.at(n), rows, before, await, started);
+  }
+
+  // The same where results take the place of the group's queries, which TMA reads until lane 0 of each warp has waited
+  // for it. wg: the warpgroup of the block.
+  template <typename T, int Panels, int Tiles>
+  __device__ __forceinline__ unsigned store_in_place(const AttentionArgs& args, const CUtensorMap* out_map, int head,
+                                                     int batch, int q_tile, uint8_t* queries, int wg,
+                                                     const Rows<T, Panels>& rows, const float (&before)[2]) const {
+    auto await = [&](bool) {
+      warpgroup_barrier_of_three(wg);  // all its products have read the queries
+      if (has_previous)
+        load_previous<T, Panels>(args, head, batch, q_tile, queries + q_tile % Tiles * (Panels * kTileBytes));
+    };
+    return store_when<T, Panels, Tiles>(args, out_map, head, batch, q_tile, queries, rows, before, await, [] {});
+  }
+
+  // group: shared memory for all query tiles of the group; await(leader): waits until the warp may write there and,
+  // where there are earlier parts, their rows are there; started(): called by the leader, lane 0, when it has issued
+  // the stores.
+  template <typename T, int Panels, int Tiles, typename Await, typename Started>
+  __device__ __forceinline__ unsigned store_when(const AttentionArgs& args, const CUtensorMap* out_map, int head,
+                                                 int batch, int q_tile, uint8_t* group, const Rows<T, Panels>& rows,
+                                                 const float (&before)[2], Await await, Started started) const {
+    uint8_t* const tile = group + q_tile % Tiles * (Panels * kTileBytes);
     const bool leader = threadIdx.x % 32 == 0;
     const int first = warp_rows(), position = q_tile * 64 + first;
     const float sum[2] = {rows.sum(0), rows.sum(1)};
     float mine[2], previous[2];
     merge_weights(args, head, position, sum, rows.reference, before, mine, previous);
-    if (has_previous) {
-      out.await_full(n);
-    } else {
-      if (leader) await_tma_reads<0>();  // the store of the result before has read the ring
-      __syncwarp();
-    }
+    await(leader);
     const unsigned broken = has_previous
                                 ? store_fragments<true, T, 4 * Panels>(tile, first, 0, rows.o, mine, previous)
                                 : store_fragments<false, T, 4 * Panels>(tile, first, 0, rows.o, mine, previous);
@@ -203,15 +241,38 @@ struct WorkItems {
     for (int p = 0; p < Panels; ++p)
       store_tile(tile + p * kTileBytes + first * 128, out_map, 64 * p, at.x, at.y, head - batch * args.heads, batch);
     commit_tma_stores();
-    if (!has_previous) return broken;
-    await_tma_reads<0>();
-    barrier_arrive(out.empty, 1);
+    started();
     return broken;
+  }
+
+  // Loads the rows of earlier parts that a warp's rows are merged with to where store_fragments looks for them.
+  template <typename T, int Panels> __device__ __forceinline__ void load_previous(const AttentionArgs& args, int head,
+                                                                                  int batch, int q_tile,
+                                                                                  uint8_t* tile) const {
+    constexpr int kChunks = 8 * Panels,
+                  kRows = 32 / kChunks;  // of 16 bytes in a row; a warp loads so many rows at once
+    const int lane = threadIdx.x % 32, c = lane % kChunks, first = warp_rows() + lane / kChunks;
+    const T* const out =
+        static_cast<const T*>(args.out) + batch * out_stride[0] + (head - batch * args.heads) * out_stride[1] + c * 8;
+    uint4 rows[kWarpRows / kRows] = {};
+    const bool inside = c * 8 < args.head_dim;
+#pragma unroll
+    for (int i = 0; i < kWarpRows / kRows; ++i) {
+      const int at = q_tile * 64 + first + i * kRows;
+      if (inside && at < args.seq_q) rows[i] = *reinterpret_cast<const uint4*>(out + row_of(at) * out_stride[2]);
+    }
+#pragma unroll
+    for (int i = 0; i < kWarpRows / kRows; ++i) {
+      const int r = first + i * kRows;
+      *reinterpret_cast<uint4*>(tile + c / 8 * kTileBytes + r * 128 + ((c % 8 ^ (r & 7)) << 4)) = rows[i];
+    }
+    __syncwarp();
   }
 
   // By each warp of a warpgroup when all items of its column are stored: computes those of its rows again that came out
   // as NaN. At the end, since a call between items would cost the consumers registers; so the rows are read back.
-  template <typename T> __device__ __forceinline__ void repair(const AttentionArgs& args, int worker, int half) const {
+  template <typename T, int Tiles>
+  __device__ __forceinline__ void repair(const AttentionArgs& args, int worker, int tile) const {
     const int lane = threadIdx.x % 32;
     if (lane == 0) await_tma_stores();
     __syncwarp();
@@ -219,7 +280,7 @@ struct WorkItems {
       const int4 work = item(round, worker);
       if (work.x < 0) return;
       if (slot(work.w) >= 0) continue;
-      const int position = (2 * pair(work.x) + half) * 64 + warp_rows();
+      const int position = (Tiles * group(work.x) + tile) * 64 + warp_rows();
       const T* const out =
           static_cast<const T*>(args.out) + work.y / args.heads * out_stride[0] + work.y % args.heads * out_stride[1];
       unsigned broken = 0;

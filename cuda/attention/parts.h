@@ -5,20 +5,23 @@
 // (mod m): position n is row n % L * m + n / L, where L = S / m (m divides S, and one of L and 64 the other). Tiles are
 // 64 consecutive positions.
 //
+// An item is for a group of two or three neighbouring query tiles, as the kernel takes them.
+//
 // Schedule (args.schedule, all parts together), one entry of four int32 per step:
-//   index and residue of the KV tile's first row (hopper_tensor_map.cuh, make_ordered_map); its code for the first and
-//   for the second query tile of the pair: -1 all live, -2 dead, else a row of args.fragments
-// Work items, four int32 each, `rounds` rows of `workers` columns. A worker is a pair of warpgroups and works through
-// one column; the first pairs of all blocks come first, then the second ones:
-//   pair of query tiles + kItemPairs * reused, or -1 after the column's last item; batch entry * heads + head; first
-//   entry of the schedule; steps + kItemSteps * (1 + slot of the partial result), slot -1 where the item is not split
+//   of groups of two: index and residue of the KV tile's first row (hopper_tensor_map.cuh, make_ordered_map); its code
+//   for the first and for the second query tile: -1 all live, -2 dead, else a row of args.fragments
+//   of groups of three: position of the KV tile's first row; its codes
+// Work items, four int32 each, `rounds` rows of `workers` columns. A worker is a warpgroup for each query tile of the
+// group and works through one column; the first workers of all blocks come first, then the second ones:
+//   group + kItemGroups * reused, or -1 after the column's last item; batch entry * heads + head; first entry of the
+//   schedule; steps + kItemSteps * (1 + slot of the partial result), slot -1 where the item is not split
 //   reused: KV tiles, at most 4, that this item begins with and the item above it ends with, in the same order
-// Merges, four int32 for each split list: pair, batch entry * heads + head, first slot, number of slots
+// Merges, four int32 for each split list: group, batch entry * heads + head, first slot, number of slots
 #pragma once
 #include "attention.cuh"
 
-constexpr int kItemSteps = 8192;     // more than the steps of an item
-constexpr int kItemPairs = 1 << 24;  // more than the pairs of query tiles
+constexpr int kItemSteps = 8192;      // more than the steps of an item
+constexpr int kItemGroups = 1 << 24;  // more than the groups of query tiles
 
 struct AttentionPart {
   int64_t q_modulus, k_modulus;
@@ -26,6 +29,7 @@ struct AttentionPart {
   int64_t merges, merge_count;     // likewise
   int64_t slots;                   // partial results
   int64_t heads;                   // over all batch entries
+  int64_t tiles;                   // query tiles of a group, the same for all parts
 };
 
 struct AttentionPartsArgs {
@@ -36,15 +40,17 @@ struct AttentionPartsArgs {
   float* workspace;  // part_workspace() floats, 16-byte aligned, contents undefined
 };
 
-// Floats of a partial result: accumulators, sums and maxima of 128 threads for both query tiles.
-inline int64_t part_slot_floats(const AttentionArgs& a) { return 2 * 128 * (32 * ((a.head_dim + 63) / 64) + 4); }
+// Floats of a partial result: accumulators, sums and maxima of 128 threads for each query tile.
+inline int64_t part_slot_floats(const AttentionPartsArgs& a) {
+  return a.part_count ? a.parts->tiles * 128 * (32 * ((a.args.head_dim + 63) / 64) + 4) : 0;
+}
 
 // Floats of the partial results of the part that has most; where there are several parts, the log-sum-exp of every row
 // follows.
 inline int64_t part_slots_floats(const AttentionPartsArgs& a) {
   int64_t most = 0;
   for (int64_t p = 0; p < a.part_count; ++p) most = a.parts[p].slots > most ? a.parts[p].slots : most;
-  return most * part_slot_floats(a.args);
+  return most * part_slot_floats(a);
 }
 inline int64_t part_workspace(const AttentionPartsArgs& a) {
   return part_slots_floats(a) + (a.part_count > 1 ? int64_t(a.args.batch) * a.args.heads * a.args.seq_q : 0);

@@ -62,7 +62,7 @@ __device__ __forceinline__ void produce(const CUtensorMap* q_map, const CUtensor
     const Work w = item.work;
     if (leader) {
       smem.items[round % S::q_stages] = make_int4(item.head, w.row, item.steps, w.keys);
-      smem.live_steps[round % S::q_stages] = make_int4(w.q_first, w.queries, w.k_first, 0);
+      reinterpret_cast<int4*>(smem.live_steps)[round % S::q_stages] = make_int4(w.q_first, w.queries, w.k_first, 0);
       if (item.head < 0) {
         barrier_arrive(full, 1);
       } else {
@@ -94,7 +94,8 @@ __device__ __forceinline__ void produce(const CUtensorMap* q_map, const CUtensor
 
 // What the producer says of a round.
 template <typename S> __device__ __forceinline__ PackedItem read_item(const SharedStorage<S>& smem, uint32_t round) {
-  const int4 what = smem.items[round % S::q_stages], where = smem.live_steps[round % S::q_stages];
+  const int4 what = smem.items[round % S::q_stages];
+  const int4 where = reinterpret_cast<const int4*>(smem.live_steps)[round % S::q_stages];
   const Work work{uniform(where.x), uniform(where.y), uniform(where.z), uniform(what.w), uniform(what.y)};
   return {work, uniform(what.x), uniform(what.z)};
 }

@@ -16,7 +16,23 @@ __device__ __forceinline__ void warpgroup_barrier(int wg) {
     asm volatile("bar.sync 2, 128;" ::: "memory");
 }
 
-// The same, and whether `mine` holds for any of them.
+// The same of warpgroup 0, 1 or 2.
+__device__ __forceinline__ void warpgroup_barrier_of_three(int wg) {
+  if (wg == 2)
+    asm volatile("bar.sync 3, 128;" ::: "memory");
+  else
+    warpgroup_barrier(wg);
+}
+
+// The same of warpgroup 0, 1, 2 or 3.
+__device__ __forceinline__ void warpgroup_barrier_of_four(int wg) {
+  if (wg == 3)
+    asm volatile("bar.sync 4, 128;" ::: "memory");
+  else
+    warpgroup_barrier_of_three(wg);
+}
+
+// The same of two, and whether `mine` holds for any of them.
 __device__ __forceinline__ bool warpgroup_any(int wg, bool mine) {
   uint32_t any;
   if (wg == 0)

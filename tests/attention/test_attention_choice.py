@@ -89,6 +89,7 @@ def test_what_ships_prices_every_kernel_of_the_gpu(an_h200):
     prices = choice._fit.__wrapped__(0).prices
     for kind in ("16 bit", "16 bit, some tiles", "16 bit, few tiles"):
         assert {"v5_parts", "v4_scheduled", "v3_hopper"} <= set(prices[kind])
+    assert "v6_triples" in prices["16 bit, wide heads"]
 
 
 def test_a_mask_in_parts_is_taken_so_where_that_is_predicted_to_be_faster(an_h200):
@@ -100,11 +101,12 @@ def test_a_mask_in_parts_is_taken_so_where_that_is_predicted_to_be_faster(an_h20
         ("dilated", 16, 2048, "v5_parts"),
         ("longformer", 1, 4096, "v5_parts"),
         ("sliding_window", 1, 512, "v4_scheduled"),
+        ("full", 4, 4096, "v6_triples"),
     ):
-        todo = work(batch=batch, seq=seq, heads=12, mask=mask)
+        todo = work(batch=batch, seq=seq, heads=12, mask=mask, head_dim=128 if chosen == "v6_triples" else 64)
         assert fit.choose("float16", todo, names) == chosen
-        without = fit.choose("float16", todo._replace(in_parts=None), names)
-        assert without != "v5_parts", "what is not counted is not chosen"
+        without = fit.choose("float16", todo._replace(in_parts=()), names)
+        assert without not in ("v5_parts", "v6_triples"), "what is not counted is not chosen"
 
 
 @pytest.mark.gpu

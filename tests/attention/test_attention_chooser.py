@@ -48,11 +48,11 @@ def test_work_counts_what_the_mask_says():
         cut = layout.tiles(masks.parse(text), 200, 200)
         figures = (1, cut.kept, cut.full, cut.partial, int(cut.live_map.sum(-1).max()))
         counted = counts.counts_of_case(values, 132)
-        assert counts.counts(3, 2, 200, 64, *figures) == counted._replace(in_parts=None)
+        assert counts.counts(3, 2, 200, 64, *figures) == counted._replace(in_parts=())
         plan = prepare(masks.parse(text), 200, 200)
-        assert counted.in_parts == parts.of(plan, 3, 2, 64, 264).predicted
+        assert counted.in_parts == ((2, parts.of(plan, 3, 2, 64, 264).predicted),)
     for left_out in ({"mask": "causal", "head_dim": 136}, {"mask": "padding:lengths=100+7", "batch": 2}):
-        assert counts.counts_of_case(OP.validate({"seq": 200} | left_out), 132).in_parts is None
+        assert counts.counts_of_case(OP.validate({"seq": 200} | left_out), 132).in_parts == ()
 
 
 @pytest.mark.slow
@@ -272,3 +272,13 @@ def test_records_of_a_kernel_in_parts_count_where_it_can_be_chosen():
 
     rows = fitting.measured([record(seq=64), record(seq=64, batch=2, mask="padding:lengths=60+7")], 132)
     assert [done.blocks for _, _, done, _ in rows] == [12]
+
+
+def test_prices_of_kernels_that_were_not_measured_again_are_kept():
+    def fit(prices, runs):
+        return cost_model.Fit("X", 132, {"16 bit": prices}, runs, {impl: runs[0] for impl in prices}, 9)
+
+    before = fit({"v1_a": [1.0] * 8, "v2_b": [2.0] * 8, "v3_c": [3.0] * 7}, ("one",))
+    made = fitting.keeping(fit({"v2_b": [4.0] * 8}, ("two",)), before)
+    assert made.prices == {"16 bit": {"v1_a": [1.0] * 8, "v2_b": [4.0] * 8}}, "seven are of other features"
+    assert made.runs == ("two", "one") and made.sources["v2_b"] == "two"

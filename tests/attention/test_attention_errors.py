@@ -174,6 +174,7 @@ def test_the_operator_itself_checks_what_it_is_given():
     rows = apart.parts.tolist()
     rows[-1][3] += 1  # a round more than there is
     beyond = " ".join(apart.layout.split()[:11] + [str(n) for row in rows for n in row])
+    of_four = apart.layout.removesuffix(" 2") + " 4"  # query tiles of a group
     sizes, lengths = plan.layout.split()[:4], plan.layout.split()[4:]
 
     def call(q=Q, k=K, v=K, bias=None, buffer=plan.buffer, layout=plan.layout, impl="cpu"):
@@ -214,14 +215,14 @@ def test_the_operator_itself_checks_what_it_is_given():
         ),
         (
             {"layout": changed(heads=-1)},
-            "a plan's layout is 11 numbers and 9 for each part, with a space between",
+            "a plan's layout is 11 numbers and 10 for each part, with a space between",
         ),
         ({"layout": plan.layout + " 1"}, "a plan's layout is 11 numbers"),
         ({"layout": ""}, "a plan's layout is 11 numbers"),
         ({"layout": changed(row_ptr=10**20)}, "a plan's layout is 11 numbers"),
         ({"buffer": plan.buffer.long()}, "a plan is one row of int32"),
         ({"buffer": plan.buffer[1:]}, "does not begin at a multiple of 16 bytes"),
-        ({"layout": plan.layout + " 1" * 9}, "parts come with items and a schedule of 4 words"),
+        ({"layout": plan.layout + " 1" * 10}, "parts come with items and a schedule of 4 words"),
         (
             {"layout": apart.layout, "buffer": apart.buffer},
             "no implementation .cpu. of attention that takes parts is built",
@@ -231,6 +232,7 @@ def test_the_operator_itself_checks_what_it_is_given():
             "no implementation 'v5_parts'",
         ),
         ({"layout": beyond, "buffer": apart.buffer}, "the parts are for other sizes"),
+        ({"layout": of_four, "buffer": apart.buffer}, "the parts are for other sizes"),
         (
             {"impl": "auto", "q": (2, 2, 9, 32)},
             'unsupported: impl "auto" before an implementation was chosen',

@@ -8,6 +8,7 @@ import torch
 from fusescope import kernels, masks
 from fusescope.masks.common.mask import definition
 from fusescope.ops.attention import attention, prepare
+from fusescope.ops.attention.dispatch import kernel_sources
 from fusescope.ops.attention.plan import tiles
 from fusescope.ops.attention.work import items, lists, parts
 from tests.attention.attention_tools import OP, case, wrong
@@ -47,7 +48,7 @@ def test_places_in_strided_permuted_order(modulus, size):
         assert np.array_equal(evaluate(bound, 0, rows, columns, "cpu", (modulus, modulus)).numpy(), want)
 
 
-def decoded(work, plan, pairs):
+def decoded(work, plan, group):
     """The dense masks (batch entries * heads, S_q, S_k) that the items of all parts make up, as the kernel
     reads them: how often each pair is worked on; and the slots of each part."""
     thread, element = torch.arange(128)[:, None], torch.arange(32)[None, :]
@@ -56,6 +57,7 @@ def decoded(work, plan, pairs):
     squares = torch.zeros(work.fragments.shape[0], 64, 64, dtype=torch.int32)
     squares[:, row, column] = (work.fragments[:, :, None] >> element & 1).int()
     seq_q, seq_k = plan.seq_q, plan.seq_k
+    groups = -(-seq_q // (64 * group))
     entries, rows, slots = work.schedule.tolist(), work.items.tolist(), []
     heads = work.parts[0, 8].item()
     out = torch.zeros(heads, seq_q, seq_k, dtype=torch.int32)
@@ -69,27 +71,29 @@ def decoded(work, plan, pairs):
         merge_count,
         slot_count,
         _,
+        tiles_of_group,
     ) in work.parts.tolist():
+        assert tiles_of_group == group
         mine, used, finished = rows[first : first + rounds * workers], [], []
         ended = [[mine[r * workers + t][0] < 0 for r in range(rounds)] for t in range(workers)]
         assert all(column == sorted(column) for column in ended), "a worker has no gap between its items"
         q_order = tiles.ordered(np.arange(seq_q), q_modulus, seq_q)
         k_order = tiles.ordered(np.arange(seq_k), k_modulus, seq_k)
-        placed = torch.zeros(heads, pairs * 128, -(-seq_k // 64) * 64, dtype=torch.int32)
+        placed = torch.zeros(heads, groups * group * 64, -(-seq_k // 64) * 64, dtype=torch.int32)
         held = {}  # by worker: the KV tiles of its last item
         for number, (what, head, entry, packed) in enumerate(mine):
             if what < 0:
                 continue
-            kept, pair = divmod(what, items.ITEM_PAIRS)
+            kept, number_of_group = divmod(what, items.ITEM_GROUPS)
             slot, steps = packed // items.ITEM_STEPS - 1, packed % items.ITEM_STEPS
-            (used if slot >= 0 else finished).append(slot if slot >= 0 else (pair, head))
-            here = [(head, *row[:2]) for row in entries[entry : entry + steps]]
+            (used if slot >= 0 else finished).append(slot if slot >= 0 else (number_of_group, head))
+            here = [(head, *row[:-group]) for row in entries[entry : entry + steps]]
             assert kept <= 4 and here[:kept] == held.get(number % workers, [])[-kept:][:kept]
             held[number % workers] = here
-            for index, residue, *codes in entries[entry : entry + steps]:
-                place = residue * (seq_k // k_modulus) + index
-                for query, code in enumerate(codes):
-                    at = (2 * pair + query) * 64
+            for row in entries[entry : entry + steps]:
+                place = row[0] if group == 3 else row[1] * (seq_k // k_modulus) + row[0]
+                for query, code in enumerate(row[-group:]):
+                    at = (group * number_of_group + query) * 64
                     if code != -2:
                         square = squares[code] if code >= 0 else torch.ones(64, 64, dtype=torch.int32)
                         placed[head, at : at + 64, place : place + 64] += square
@@ -104,12 +108,13 @@ def decoded(work, plan, pairs):
         assert all(row[3] > 1 for row in joined)
         finished += [tuple(row[:2]) for row in joined]
         assert len(set(finished)) == len(finished), "rows are finished once"
-        assert len(slots) or len(finished) == pairs * heads, "the first part writes every row"
+        assert len(slots) or len(finished) == groups * heads, "the first part writes every row"
         slots.append(slot_count)
     return out, slots
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("group", (2, 3))
 @pytest.mark.parametrize("workers", (1, 6, 64))
 @pytest.mark.parametrize(
     "text, sizes",
@@ -127,26 +132,28 @@ def decoded(work, plan, pairs):
         ("full", (300, 65)),
     ],
 )
-def test_items_are_the_mask(text, sizes, workers):
+def test_items_are_the_mask(text, sizes, workers, group):
     plan = prepare(masks.parse(text), *sizes)
-    kept = parts.PlanItems(plan)
+    kept = parts.PlanItems(plan, group)
     assert kept.splits[1] or not text.startswith(IN_PARTS) or sizes == (200, 200)
     for way in kept.splits:
         kept.splits = [way]
         if way:
-            out, slots = decoded(kept.make(3, workers, 1 + workers // 6 % 2), plan, -(-sizes[0] // 128))
+            out, slots = decoded(kept.make(3, workers, 1 + workers // 6 % 2), plan, group)
             assert torch.equal(out, plan.dense()[0].int().expand(3, -1, -1))
             if workers == 1:
                 assert slots == [0] * len(way), "one worker has nobody to share with"
 
 
-def test_items_of_a_mask_a_head():
+@pytest.mark.parametrize("group", (2, 3))
+def test_items_of_a_mask_a_head(group):
     torch.manual_seed(0)
     plan = prepare(torch.rand(2, 3, 150, 300) < 0.01, 150, 300)
-    out, _ = decoded(parts.of(plan, 2, 3, 64, 4), plan, 2)
+    out, _ = decoded(parts.of(plan, 2, 3, 72, 4, group), plan, group)
     assert torch.equal(out, plan.dense().reshape(6, 150, 300).int())
 
 
+@pytest.mark.parametrize("group", (2, 3))
 @pytest.mark.parametrize(
     "text, begins",
     [
@@ -160,12 +167,10 @@ def test_items_of_a_mask_a_head():
         ("document:lengths=100+412", "first"),  # the rows of two documents have no tile in common
     ],
 )
-def test_lists_begin_with_a_tile_that_has_a_key_for_each_row(text, begins):
+def test_lists_begin_with_a_tile_that_has_a_key_for_each_row(text, begins, group):
     plan = prepare(masks.parse(text), 512, 512)
-    (one,) = parts.PlanItems(plan).splits[0]
-    first, steps = one.table[
-        1
-    ]  # the pair of query tiles 2 and 3; of documents all rows of these have the same
+    (one,) = parts.PlanItems(plan, group).splits[0]
+    first, steps = one.table[1]  # the second group of query tiles; of documents all its rows have the same
     places = one.entries[first : first + steps, 0].tolist()
     up = sorted(places)
     if begins == "middle":
@@ -173,7 +178,7 @@ def test_lists_begin_with_a_tile_that_has_a_key_for_each_row(text, begins):
     else:
         assert places == (up if begins == "first" else up[::-1])
     live = plan.dense()[0]
-    seen = [live[64 * row : 64 * row + 64, places[0] : places[0] + 64] for row in (2, 3)]
+    seen = [live[64 * row : 64 * row + 64, places[0] : places[0] + 64] for row in range(group, 2 * group)]
     assert all(tile.any(1).all() or not tile.any() for tile in seen), (
         "every row has a key or the tile is not needed"
     )
@@ -182,7 +187,7 @@ def test_lists_begin_with_a_tile_that_has_a_key_for_each_row(text, begins):
 def steps_of(work):
     """Steps of each item and slots of each part."""
     found = []
-    for _, _, first, rounds, workers, *_, slots, _ in work.parts.tolist():
+    for _, _, first, rounds, workers, *_, slots, _, _ in work.parts.tolist():
         rows = work.items[first : first + rounds * workers]
         found.append((rows[rows[:, 0] >= 0][:, 3] % items.ITEM_STEPS, slots))
     return found
@@ -202,6 +207,9 @@ def test_long_lists_are_cut_to_fill_what_the_others_leave():
     long = parts.of(prepare(masks.load("full"), 4096, 4096), 4, 32, 128, 132)
     ((steps, slots),) = steps_of(long)
     assert 0 < slots < 264 and (steps == 64).sum() >= 31 * 132, "four of 4096 lists are one too many"
+    of_three = parts.of(prepare(masks.load("full"), 3072, 3072), 1, 25, 128, 132, group=3)
+    ((steps, slots),) = steps_of(of_three)
+    assert 0 < slots < 264 and (steps == 48).sum() >= 2 * 132, "four of 400 lists are one too many"
 
 
 def test_a_list_whose_multiprocessor_does_nothing_else_is_not_cut():
@@ -230,7 +238,7 @@ def test_a_team_keeps_what_neighbouring_lists_have_in_common(text, batch, least)
         rows = work.items[first : first + rounds * workers]
         rows = rows[rows[:, 0] >= 0]
         kept, steps = (
-            (rows[:, 0] // items.ITEM_PAIRS).sum().item(),
+            (rows[:, 0] // items.ITEM_GROUPS).sum().item(),
             (rows[:, 3] % items.ITEM_STEPS).sum().item(),
         )
         assert kept >= least * steps if least is not None else kept == 0
@@ -282,7 +290,7 @@ def test_it_can_be_captured_once_its_work_is_made():
 def test_work_made_for_a_gpu_is_that_of_the_cpu():
     for text in ("strided:window=40,stride=32", "bigbird", "full"):
         one, other = (
-            parts.PlanItems(prepare(masks.parse(text), 512, 512, device)) for device in ("cpu", "cuda")
+            parts.PlanItems(prepare(masks.parse(text), 512, 512, device), 2) for device in ("cpu", "cuda")
         )
         for way in (0, 1):
             made = []
@@ -313,18 +321,19 @@ def test_work_made_for_a_gpu_is_that_of_the_cpu():
 def test_on_a_gpu_in_every_way_and_again_with_the_same_bits(text, dtype):
     """Whole, in parts, uncut and in as many pieces as there are, whatever the prediction would take."""
     kernels.load("cuda")
-    for head_dim in (64, 128):
+    for impl, head_dim in (("v5_parts", 64), ("v5_parts", 128), ("v6_triples", 128)):
         values = case(1024, mask=text, batch=2, heads=4, kv_heads=2, head_dim=head_dim)
         inputs = OP.inputs(values, dtype, "cuda", 0)
         q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
-        whole, apart = parts.PlanItems(plan).splits
+        group = kernel_sources.group(impl)
+        whole, apart = parts.PlanItems(plan, group).splits
         assert bool(apart) == text.startswith(IN_PARTS)
         for way in (whole, apart):
             for blocks in (1, 100_000) if way else ():
-                kept = parts.PlanItems(plan)
+                kept = parts.PlanItems(plan, group)
                 kept.splits = [way]
                 work = kept.make(8, blocks, 1 + (head_dim <= 64))
-                args = (q, k, v, "v5_parts", work.buffer, work.layout)
+                args = (q, k, v, impl, work.buffer, work.layout)
                 outs = [torch.ops.fusescope.attention(*args) for _ in "ab"]
-                assert wrong(outs[0], inputs, dtype) is None, (text, blocks, head_dim)
+                assert wrong(outs[0], inputs, dtype) is None, (text, blocks, impl, head_dim)
                 assert torch.equal(*outs)

@@ -13,6 +13,7 @@ import torch
 from fusescope import ops
 from fusescope.core.sources import families
 from fusescope.measure.checking.check import compare
+from fusescope.ops.attention.dispatch import kernel_sources
 from fusescope.ops.attention.plan import buffer, schedule
 from fusescope.ops.attention.work import items, parts
 from tests.attention import attention_tools, decode_tools, scored_tools, step_tools, varlen_tools
@@ -60,8 +61,8 @@ def _attention(impl):
     takes = [v.name for v in families()["attention"].variants if v.takes.scored]
     for values in SCORED if impl in takes else ():
         yield Case(values)
-    for values, form, workers in _IN_PARTS if impl == "v5_parts" else ():
-        yield Case({"head_dim": 64} | values | {"form": form, "workers": workers})
+    for values, form, workers in _IN_PARTS if kernel_sources.takes_work_items(impl) else ():
+        yield Case(sized(impl, {"head_dim": 64} | values) | {"form": form, "workers": workers})
     for values in MASKED + HOPPER + (MANY_TILES,) * (impl == "v3_hopper"):
         yield from copied("attention", impl, values)
 
@@ -76,7 +77,7 @@ def _execute_attention(op, impl, values, dtype, contiguous, seed):
     )
     inputs = attention_tools.OP.inputs(case, dtype, "cpu", seed, contiguous or form is not None)
     if form:
-        return _in_parts(case, inputs, dtype, form, workers, seed)
+        return _in_parts(impl, case, inputs, dtype, form, workers, seed)
     given = operands(impl, inputs["plan"], inputs["q"], inputs["k"])
     out_bshd = seed % 4 > 1
     if softcap or sinks:
@@ -93,10 +94,11 @@ def _execute_attention(op, impl, values, dtype, contiguous, seed):
 
 
 def operands(impl, plan, q, k):
-    """What a kernel is given of a plan: (buffer, layout), of its work items for v5."""
-    if impl != "v5_parts":
+    """What a kernel is given of a plan: (buffer, layout), of its work items where it takes those."""
+    group = kernel_sources.group(impl)
+    if group is None:
         return _scheduled(plan)
-    work = parts.work(plan, q, k)
+    work = parts.work(plan, q, k, group)
     return work.buffer, work.layout
 
 
@@ -112,7 +114,7 @@ def _scheduled(plan):
     return buffer.join(arrays, (plan.seq_q, plan.seq_k, plan.batch, plan.heads), plan.device)[:2]
 
 
-# --- v5: a mask as one list of work items, or in parts; with lists that are split or not
+# --- v5 and v6: a mask as one list of work items, or in parts; with lists that are split or not
 
 _BIGBIRD = "bigbird:window=5,global_tokens=3,block=64,random_blocks=3"
 _IN_PARTS = (
@@ -141,38 +143,48 @@ _IN_PARTS = (
     ({"seq": 900, "mask": "sliding_window:left=256,right=256"}, "whole", 1),
     ({"seq": 700, "mask": "sliding_window:left=20,right=64", "heads": 2}, "whole", 2),
     ({"seq": 512, "mask": "strided:window=64,stride=16", "heads": 2}, "parts", 1),
+    ({"seq": 450, "seq_k": 2300, "heads": 2, "head_dim": 128}, "whole", 1),
+    ({"seq": 450, "seq_k": 40, "mask": "causal", "heads": 3, "head_dim": 128}, "whole", 2),
+    ({"seq": 512, "mask": "strided:window=64,stride=16", "heads": 2, "head_dim": 128}, "parts", 1),
+    ({"seq": 900, "mask": "sliding_window:left=128,right=128", "head_dim": 128}, "whole", 1),
 )
 """(values, whether the mask is one list or in parts and whether lists are split into pieces, workers)."""
 
 
-def _in_parts(case, inputs, dtype, form, workers, seed):
+def _in_parts(impl, case, inputs, dtype, form, workers, seed):
     """Neither when TMA delivers nor where results go changes a bit."""
     if seed % 3 == 0:  # later tiles raise the maximum by more than 2^8, and in some by more than fp32's range
         inputs["q"] *= (30, 300)[seed % 2]
     q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
-    work = work_items(plan, case, form, workers)
+    work = work_items(impl, plan, case, form, workers)
     if (got := _form(work)) != form:
         return f"the work is {got!r}, not {form!r}"
     outs = []
     for copies, out_bshd in (("late", False), ("early", True)):
         os.environ["EMULATED_COPIES"] = copies
         outs.append(
-            torch.ops.fusescope.attention(q, k, v, "v5_parts", work.buffer, work.layout, None, None, out_bshd)
+            torch.ops.fusescope.attention(q, k, v, impl, work.buffer, work.layout, None, None, out_bshd)
         )
     if not torch.equal(*outs):
         return "results differ with the time of copies"
     return attention_tools.wrong(outs[0], inputs, dtype)
 
 
-def work_items(plan, case, form: str, workers: int):
+def work_items(impl: str, plan, case, form: str, workers: int):
     """The work items of a call where whole or parts is not left to the prediction, and pieces, where they are
     wanted, cost nothing."""
-    made = parts.PlanItems(plan)
+    made = parts.PlanItems(plan, kernel_sources.group(impl))
     made.splits = [made.splits["part" in form]]
     free = {n: 0.0 if "pieces" in form else getattr(items, n) for n in ("_ITEM", "_PIECE", "_MERGE_LAUNCH")}
     copies = case["batch"] * case["heads"] // (plan.batch * plan.heads)
     with mock.patch.multiple(items, **free):
         return made.make(copies, workers, parts.resident(1, case["head_dim"]))
+
+
+def sized(impl: str, values: dict) -> dict:
+    """The values with a head size that the kernel takes."""
+    above = next((v.takes.above for v in kernel_sources.sources("attention") if v.name == impl), 0)
+    return values if values.get("head_dim", 64) > above else values | {"head_dim": above + 8}
 
 
 def _form(work) -> str:

@@ -10,8 +10,9 @@ from functools import partial
 import torch
 
 from fusescope.core.errors import Unsupported
+from fusescope.ops.attention.dispatch.kernel_sources import takes_work_items
 from tests.attention import unseen
-from tests.emulator.cases_attention import operands, work_items
+from tests.emulator.cases_attention import operands, sized, work_items
 
 CHECKS = {
     "attention": tuple(unseen.DENSE),
@@ -37,6 +38,7 @@ def results(op: str, impl: str, check: str) -> Iterator[dict]:
     cases = _DENSE if check in unseen.DENSE else ((unseen.PACKED | unseen.DECODING)[check],)
     dtypes = ("float16", "float32", "bfloat16")
     for number, case in enumerate(cases):
+        case = sized(impl, case) if check in unseen.DENSE else case
         for dtype in dtypes[number % 3 :] + dtypes[: number % 3]:
             result = {"case": str(case), "dtype": dtype, "contiguous": True, "wrong": None, "refused": None}
             begin = time.perf_counter()
@@ -56,10 +58,11 @@ def results(op: str, impl: str, check: str) -> Iterator[dict]:
             if result["refused"] is None:
                 break
     for (case, form, workers), spoil in (
-        zip(_FORMS, unseen.SPOILS) if (impl, check) == ("v5_parts", "values") else ()
+        zip(_FORMS, unseen.SPOILS) if check == "values" and takes_work_items(impl) else ()
     ):
         begin = time.perf_counter()
-        run = partial(_formed, form=form, workers=workers)
+        run = partial(_formed, impl=impl, form=form, workers=workers)
+        case = sized(impl, case)
         wrong = unseen.values(run, case, "float16", "cpu", (spoil,))
         result = {"case": f"{case}, {form}", "dtype": "float16", "contiguous": True, "wrong": wrong}
         yield result | {"refused": None, "seconds": time.perf_counter() - begin}
@@ -71,11 +74,11 @@ def _dense(inputs, impl):
     return torch.ops.fusescope.attention(q, k, v, impl, *plan, None, bias, False)
 
 
-def _formed(inputs, form, workers):
+def _formed(inputs, impl, form, workers):
     q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
     sizes = {"batch": q.shape[0], "heads": q.shape[1], "head_dim": q.shape[3]}
-    work = work_items(plan, sizes, form, workers)
-    return torch.ops.fusescope.attention(q, k, v, "v5_parts", work.buffer, work.layout, None, None, False)
+    work = work_items(impl, plan, sizes, form, workers)
+    return torch.ops.fusescope.attention(q, k, v, impl, work.buffer, work.layout, None, None, False)
 
 
 def _decoded(case, impl):

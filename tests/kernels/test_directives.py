@@ -35,11 +35,13 @@ def test_how_blocks_share_tiles():
     [
         (
             "takes: fp8",
-            "takes: fp32 fp16 bf16 d<=128 no-bias scale>0 tma softcap+sinks score fp8-cache new-token are "
-            "known, not 'fp8'",
+            "takes: fp32 fp16 bf16 d>64 d<=128 no-bias scale>0 tma softcap+sinks score fp8-cache new-token "
+            "are known, not 'fp8'",
         ),
-        ("plan: lots", "plan: one of lists, schedule, parts, not 'lots'"),
+        ("plan: lots", "plan: one of lists, schedule, parts, or such as parts, 3 query tiles, not 'lots'"),
+        ("plan: parts, three query tiles", "not 'parts, three query tiles'"),
         ("tiles: 2", "tiles: none, or such as 2 per block"),
+        ("least: 128", "least: such as 128 rows per SM, not '128'"),
     ],
 )
 def test_an_unknown_word_is_a_named_complaint(line, says, tmp_path, monkeypatch):
@@ -47,6 +49,13 @@ def test_an_unknown_word_is_a_named_complaint(line, says, tmp_path, monkeypatch)
     (tmp_path / "cuda" / "attention" / "v9_wrong.cu").write_text(f"// An idea.\n// {line}\n")
     monkeypatch.setenv("FUSESCOPE_CUDA", str(tmp_path / "cuda"))
     assert says in families()["attention"].variant("v9_wrong").idea
+
+
+def test_head_sizes_and_query_tiles_of_a_group():
+    found = directives.read(["d>64, d<=128"], ["parts, 3 query tiles"], [])
+    assert found["plan"] == "parts" and found["group"] == 3
+    assert [found["takes"].has_head_dim(n) for n in (64, 65, 128, 129)] == [False, True, True, False]
+    assert directives.read([], ["parts"], []) == {"plan": "parts"}
 
 
 def test_work_items_are_said_in_the_symbol():

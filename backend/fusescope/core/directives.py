@@ -5,15 +5,17 @@ is given, and how its blocks share the work.
     // plan: schedule
     // tiles: 1 per block, 4 blocks per SM, up to 2 tiles per SM, from 3 steps
     // tiles: 2 per block, 2 blocks per SM
+    // least: 128 rows per SM
 
-takes: dtypes (fp32 fp16 bf16, default all), head sizes up to a number, no bias, positive scales only,
-operands that TMA can address (default: none of these limits); softcap and sinks; score, an expression that
-modifies scores; an fp8 cache; a new token's key and value in the same launch (default: not taken).
+takes: dtypes (fp32 fp16 bf16, default all), head sizes above and up to a number, no bias, positive scales
+only, operands that TMA can address (default: none of these limits); softcap and sinks; score, an expression
+that modifies scores; an fp8 cache; a new token's key and value in the same launch (default: not taken).
 plan: lists (tile lists, the default), schedule (tile lists merged for pairs of query tiles) or parts (work
-items instead of the plan).
+items instead of the plan, each for two neighbouring query tiles; "parts, 3 query tiles": for three).
 tiles: query tiles per block and blocks per multiprocessor up to 64 columns of head size; of several lines the
 first holds whose limits (query tiles per multiprocessor, steps of two KV tiles in the longest list) are met.
 "tiles: none": each row walks its live keys one by one.
+least: query rows of all heads per multiprocessor below which the kernel before it is faster.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from dataclasses import dataclass, replace
 
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 PLANS = ("lists", "schedule", "parts")
+_GROUPS = re.compile(r"parts, (\d+) query tiles")
 
+_LEAST = re.compile(r"(\d+) rows per SM")
 _TILES = re.compile(
     r"(\d+) per block, (\d+) blocks? per SM(?:, up to (\d+) tiles? per SM)?(?:, from (\d+) steps?)?"
 )
@@ -33,7 +37,8 @@ _TILES = re.compile(
 @dataclass(frozen=True)
 class Inputs:
     """What the choice among kernels is given of a call. dtype: "float16" …; tma: whether TMA can address the
-    operands; plans: what its mask can be given as."""
+    operands; plans: what its mask can be given as; few_rows: whether there are fewer
+    query rows than a kernel says it wants."""
 
     dtype: str
     head_dim: int
@@ -45,6 +50,7 @@ class Inputs:
     expressed: bool = False
     fp8_cache: bool = False
     new_token: bool = False
+    few_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,7 @@ class Takes:
     """The inputs that a kernel takes; the default is all of them."""
 
     dtypes: tuple[str, ...] = tuple(DTYPES.values())
+    above: int = 0
     head_dim: int | None = None
     bias: bool = True
     any_scale: bool = True
@@ -61,10 +68,13 @@ class Takes:
     fp8_cache: bool = False
     new_token: bool = False
 
+    def has_head_dim(self, size: int) -> bool:
+        return self.above < size and (self.head_dim is None or size <= self.head_dim)
+
     def accepts(self, inputs: Inputs) -> bool:
         return (
             inputs.dtype in self.dtypes
-            and (self.head_dim is None or inputs.head_dim <= self.head_dim)
+            and self.has_head_dim(inputs.head_dim)
             and (self.bias or not inputs.bias)
             and (self.any_scale or inputs.positive_scale)
             and (self.any_strides or inputs.tma)
@@ -93,18 +103,28 @@ EVERYTHING = Takes()
 ONE_TILE_PER_BLOCK = (Tiles(1, 1),)
 
 
-def read(takes: Sequence[str], plan: Sequence[str], tiles: Sequence[str]) -> dict[str, object]:
+def read(
+    takes: Sequence[str], plan: Sequence[str], tiles: Sequence[str], least: Sequence[str] = ()
+) -> dict[str, object]:
     """{name: value} of the directives there are, from the texts behind each one's colons. ValueError for a
     word or form that is not known."""
     found: dict[str, object] = {}
     if takes:
         found["takes"] = _takes(", ".join(takes))
     if plan:
-        if plan[-1] not in PLANS:
-            raise ValueError(f"plan: one of {', '.join(PLANS)}, not {plan[-1]!r}")
-        found["plan"] = plan[-1]
+        if match := _GROUPS.fullmatch(plan[-1]):
+            found["group"] = int(match[1])
+        elif plan[-1] not in PLANS:
+            known = ", ".join(PLANS)
+            raise ValueError(f"plan: one of {known}, or such as parts, 3 query tiles, not {plan[-1]!r}")
+        found["plan"] = "parts" if match else plan[-1]
     if tiles:
         found["tiles"] = () if list(tiles) == ["none"] else tuple(map(_tiles, tiles))
+    if least:
+        match = _LEAST.fullmatch(least[-1])
+        if not match:
+            raise ValueError(f"least: such as 128 rows per SM, not {least[-1]!r}")
+        found["least_rows"] = int(match[1])
     return found
 
 
@@ -115,12 +135,14 @@ def _takes(text: str) -> Takes:
             dtypes.append(DTYPES[word])
         elif match := re.fullmatch(r"d<=(\d+)", word):
             found = replace(found, head_dim=int(match[1]))
+        elif match := re.fullmatch(r"d>(\d+)", word):
+            found = replace(found, above=int(match[1]))
         elif word in _LIMITS:
             found = replace(found, **{_LIMITS[word]: False})
         elif word in _FURTHER:
             found = replace(found, **{_FURTHER[word]: True})
         else:
-            known = " ".join((*DTYPES, "d<=128", *_LIMITS, *_FURTHER))
+            known = " ".join((*DTYPES, "d>64", "d<=128", *_LIMITS, *_FURTHER))
             raise ValueError(f"takes: {known} are known, not {word!r}")
     return replace(found, dtypes=tuple(dtypes)) if dtypes else found
 

@@ -30,12 +30,13 @@ ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a")
 """Architectures a kernel is built for where its source names none."""
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
-_TAG = re.compile(r"^\s*//\s*(archs|auto|expects|emulated|sweep|takes|plan|tiles):\s*(.+?)\s*$")
+_TAG = re.compile(r"^\s*//\s*(archs|auto|expects|emulated|sweep|takes|plan|tiles|least):\s*(.+?)\s*$")
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One implementation: a source file with one choice of its swept macros. device: "cuda" or "cpu"."""
+    """One implementation: a source file with one choice of its swept macros. device: "cuda" or "cpu"; group:
+    the query tiles that a work item is for."""
 
     family: str
     name: str
@@ -48,6 +49,8 @@ class Variant:
     not_emulated: str = ""
     takes: directives.Takes = directives.EVERYTHING
     plan: str = "lists"
+    group: int = 2
+    least_rows: int = 0
     tiles: tuple[directives.Tiles, ...] = directives.ONE_TILE_PER_BLOCK
     defines: tuple[tuple[str, str], ...] = ()
 
@@ -60,7 +63,11 @@ class Variant:
 
     def accepts(self, inputs: directives.Inputs) -> bool:
         """Whether the directives of its source let it take these inputs."""
-        return self.plan in inputs.plans and self.takes.accepts(inputs)
+        return (
+            self.plan in inputs.plans
+            and self.takes.accepts(inputs)
+            and not (self.least_rows and inputs.few_rows)
+        )
 
     @property
     def label(self) -> str:
@@ -183,7 +190,7 @@ def _variants(path: str) -> tuple[Variant, ...]:
         else "no idea line: the first line of a kernel is a comment that says its idea, "
         "such as // One warp per row."
     )
-    tags, chosen_by = {}, {"takes": [], "plan": [], "tiles": []}
+    tags, chosen_by = {}, {"takes": [], "plan": [], "tiles": [], "least": []}
     for line in itertools.takewhile(lambda text: text.startswith("//"), lines):
         if match := _TAG.match(line):
             if match[1] in chosen_by:

@@ -9,10 +9,12 @@ namespace hopper {
 
 inline int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 inline void warpgroup_barrier(int wg) {
-  static int arrived[2];
-  static unsigned generation[2];
+  static int arrived[4];
+  static unsigned generation[4];
   emulator::barrier(arrived[wg], 128, generation[wg]);
 }
+inline void warpgroup_barrier_of_three(int wg) { warpgroup_barrier(wg); }
+inline void warpgroup_barrier_of_four(int wg) { warpgroup_barrier(wg); }
 inline bool warpgroup_any(int wg, bool mine) {
   static bool any[2];
   any[wg] |= mine;

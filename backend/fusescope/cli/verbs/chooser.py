@@ -110,6 +110,8 @@ def _fit(runs: list[str], device: str | None):
         if r.op == "attention" and r.source_hash and r.impl.startswith("v")
     }
     made = fitting.fit(name, sms, rows, used, sources)
+    if before := cost_model.load(name):
+        made = fitting.keeping(made, before[0])
     ratios = fitting.cross_validated(name, sms, rows)
     good = sum(r <= 1.05 for r in ratios)
     return made, {"cases": len(ratios), "within_5_percent": good / len(ratios), "worst": max(ratios)}

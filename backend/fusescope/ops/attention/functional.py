@@ -4,11 +4,10 @@ or built and its kernel chosen."""
 from __future__ import annotations
 
 from fusescope.kernels import register_fakes
-from fusescope.ops.attention.dispatch import checks, planned, tracing
+from fusescope.ops.attention.dispatch import checks, kernel_sources, planned, tracing
 from fusescope.ops.attention.dispatch.candidates import capability, refuse_architecture
 from fusescope.ops.attention.dispatch.choice import choose, choose_scored
 from fusescope.ops.attention.dispatch.dispatch import REFUSALS, Dispatch, empty_like, is_refusal
-from fusescope.ops.attention.dispatch.kernel_sources import takes_work_items
 from fusescope.ops.attention.plan import of_call, padding
 from fusescope.ops.attention.plan.plan import Plan
 from fusescope.ops.attention.score import operators
@@ -147,7 +146,8 @@ def _first_call(q, k, v, mask, bias, scale, impl, out_bshd, softcap=None, sinks=
         return torch.ops.fusescope.attention.default(q, k, v, chosen, *given, *more)
     if q.device.type == "cuda":
         refuse_architecture(chosen, capability(q.device.index))
-    source = parts.work(plan, q, k) if takes_work_items(chosen) else plan
+    group = kernel_sources.group(chosen)
+    source = plan if group is None else parts.work(plan, q, k, group)
     given = (None, "") if source is None else (source.buffer, source.layout)
     out = _dispatch.call(q, k, v, impl=impl, chosen=chosen, more=(*given, *more))
     if not isinstance(mask, torch.Tensor):  # whose values may change
@@ -171,12 +171,13 @@ def _cleared(q, k, v, mask):
 
 def _traced(chosen: str, plan: Plan | None, q):
     """The plan or work items that compiled code gives to the operator: (buffer or None, layout)."""
-    if not tracing.takes_work_items(chosen):
+    group = tracing.group(chosen)
+    if group is None:
         return (None, "") if plan is None else (plan.buffer, plan.layout)
     if plan is None:
         tracing.refuse_work_items_without_a_plan()
-    sizes = (plan.key, int(q.shape[0]), int(q.shape[1]), int(q.shape[3]))
-    return tracing.buffer(*sizes), tracing.layout(*sizes)
+    wanted = (plan.key, int(q.shape[0]), int(q.shape[1]), int(q.shape[3]), group)
+    return tracing.buffer(*wanted), tracing.layout(*wanted)
 
 
 def _fake(q, k, v, impl, plan=None, layout="", scale=None, bias=None, out_bshd=False):

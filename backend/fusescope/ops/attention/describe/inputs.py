@@ -4,7 +4,7 @@ imported inside."""
 from __future__ import annotations
 
 from fusescope import masks
-from fusescope.ops.attention.dispatch.kernel_sources import takes_work_items
+from fusescope.ops.attention.dispatch import kernel_sources
 from fusescope.ops.attention.plan import tiles
 from fusescope.ops.attention.plan.plan import prepare
 from fusescope.ops.attention.score import drawn
@@ -68,9 +68,10 @@ def prepared(inputs, impl):
     """(milliseconds of building the plan, its bytes on the device), neither of which is part of a call; with
     the work items of a kernel that takes them."""
     plan, q = inputs["plan"], inputs["q"]
-    if not takes_work_items(auto(inputs) if impl == "auto" else impl):
+    group = kernel_sources.group(auto(inputs) if impl == "auto" else impl)
+    if group is None:
         return plan.build_ms, plan.bytes
-    work = parts.of(plan, q.shape[0], q.shape[1], q.shape[3])
+    work = parts.work(plan, q, inputs["k"], group)
     return plan.build_ms + work.build_ms, plan.bytes + work.bytes
 
 

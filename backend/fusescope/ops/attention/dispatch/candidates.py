@@ -36,14 +36,15 @@ def inputs(
     expressed: bool = False,
     fp8_cache: bool = False,
     new_token: bool = False,
+    few_rows: bool = False,
 ) -> Inputs:
     """dtype: a torch.dtype; plain: no bias, and a positive scale; scheduled: the plan is of every key or
     has a schedule; items: it is one mask for all sequences, of which work items can be made; scored: with a
     soft-cap or sinks; expressed: with a score expression; fp8_cache: K and V of e4m3 with scales; new_token:
-    with a new token's key and value, which go into the cache."""
+    with a new token's key and value, which go into the cache; few_rows: see ``least_rows``."""
     plans = ("lists", *("schedule",) * scheduled, *("parts",) * (scheduled and items))
     limits = str(dtype).removeprefix("torch."), head_dim, tma, not plain, plain, plans
-    return Inputs(*limits, scored, expressed, fp8_cache, new_token)
+    return Inputs(*limits, scored, expressed, fp8_cache, new_token, few_rows)
 
 
 @cache
@@ -71,15 +72,25 @@ def _built(family: str, arch: str, root: str) -> tuple[Variant, ...]:
     )
 
 
-def last_that_takes(family: str, index: int, *facts) -> str:
-    """The last kernel of a family's ladder that takes the inputs that ``facts`` say (``inputs``); one whose
-    source says "auto: no" only where no other does."""
-    known = inputs(*facts)
+def last_that_takes(family: str, index: int, *facts, **more) -> str:
+    """The last kernel of a family's ladder that takes the inputs that ``facts`` and ``more`` say
+    (``inputs``); one whose source says "auto: no" only where no other does."""
+    known = inputs(*facts, **more)
     accepted = [v for v in built(family, index) if v.accepts(known)]
     names = [v.name for v in accepted if not v.not_auto] or [v.name for v in accepted]
     if not names:
         raise Unsupported(f"{family} has no kernel for this GPU that takes {known}")
     return names[-1]
+
+
+def least_rows(family: str, index: int, *facts) -> int:
+    """The query rows of all heads from which ``last_that_takes`` holds; below, with few_rows, another kernel
+    is faster."""
+    import torch
+
+    last = last_that_takes(family, index, *facts)
+    per_sm = next(v.least_rows for v in built(family, index) if v.name == last)
+    return per_sm * torch.cuda.get_device_properties(index).multi_processor_count if per_sm else 0
 
 
 def that_takes_a_new_token(index: int, dtype, head_dim: int) -> str | None:
@@ -93,19 +104,20 @@ def that_takes_a_new_token(index: int, dtype, head_dim: int) -> str | None:
 
 def ladder(index: int, *facts) -> Ladder:
     """The candidates of attention for inputs that ``facts`` say (``inputs``). A kernel without prices on any
-    GPU counts only where no other takes them."""
+    GPU counts only where no other takes them; of those on work items the one for the smallest groups is
+    taken, which suits most masks."""
     known = inputs(*facts)
     accepted = [v for v in built("attention", index) if v.accepts(known)]
     accepted = [v for v in accepted if v.name in cost_model.priced()] or accepted
     if not accepted:
         raise Unsupported(f"attention has no kernel for this GPU that takes {known}")
-    items = [v.name for v in accepted if v.plan == "parts"]
-    rows = [v.name for v in accepted if not v.tiles]
+    items = sorted((v for v in accepted if v.plan == "parts"), key=lambda v: -v.group)
+    rows = [v for v in accepted if not v.tiles]
     tiles = [v for v in accepted if v.tiles and v.plan != "parts"]
     by_tensor_cores = [v for v in tiles if directives.tensor_cores(v.expects)]
     tiles = by_tensor_cores or tiles
     return Ladder(
-        *(names[-1] if names else None for names in (rows, [v.name for v in tiles], items)),
+        *(kernels[-1].name if kernels else None for kernels in (rows, tiles, items)),
         bool(by_tensor_cores),
     )
 

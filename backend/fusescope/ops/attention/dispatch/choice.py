@@ -7,6 +7,7 @@ from functools import cache
 from fusescope.ops.attention.dispatch import candidates, cost_model, tracing
 from fusescope.ops.attention.dispatch.candidates import Ladder, tma_takes
 from fusescope.ops.attention.dispatch.counts import counts_of_call
+from fusescope.ops.attention.dispatch.kernel_sources import group as group_of
 from fusescope.ops.attention.plan.plan import Plan, prepared
 from fusescope.ops.attention.work import parts
 
@@ -30,7 +31,8 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
     take these inputs, the one whose predicted time is least. By a rule without a fit, and while torch.compile
     traces a call without a plan or torch.export any call (compiled code with a plan chooses when it runs).
     "cpu" on the CPU. Kernels on work items are for plans of one mask for all sequences; the first call of a
-    kind makes the items to see what they are, unless under CUDA graph capture.
+    kind makes the items, for each size of groups that has prices, to see what they are, unless under CUDA
+    graph capture.
     """
     import torch
 
@@ -43,17 +45,21 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
     if torch.compiler.is_compiling():
         ladder, gain = Ladder(*tracing.ladder(index, *facts)), 0.0
         if ladder.items and plan is not None and not plan.is_full:
-            gain = tracing.gain(plan.key, int(q.shape[0]), int(q.shape[1]), int(q.shape[3]))
+            sizes = int(q.shape[0]), int(q.shape[1]), int(q.shape[3])
+            gain = tracing.gain(plan.key, *sizes, tracing.group(ladder.items))
     else:
         known = candidates.inputs(*facts)
         accepted = [variant for variant in candidates.built("attention", index) if variant.accepts(known)]
-        items = _items(plan, q, k) if any(variant.plan == "parts" for variant in accepted) else None
         if (fit := _fit(index)) is not None:
-            done = counts_of_call(q, k, plan, None if items is None else items.predicted)
+            groups = {v.group for v in accepted if v.plan == "parts" and fit.prices_of(v.name)}
+            items = {group: _items(plan, q, k, group) for group in sorted(groups)}
+            done = counts_of_call(q, k, plan, {g: made.predicted for g, made in items.items() if made})
             chosen = fit.choose(known.dtype, done, [variant.name for variant in accepted])
             if chosen is not None:
                 return chosen
-        ladder, gain = candidates.ladder(index, *facts), 0.0 if items is None else items.gain
+        ladder, gain = candidates.ladder(index, *facts), 0.0
+        if ladder.items and (items := _items(plan, q, k, group_of(ladder.items))) is not None:
+            gain = items.gain
     live = executed = k.shape[2]
     if plan is not None:
         live, executed = plan.live_keys, plan.executed_keys
@@ -97,14 +103,14 @@ def _scheduled(plan: Plan | None) -> bool:
     return plan is None or plan.is_full or plan.schedule is not None
 
 
-def _items(plan: Plan | None, q, k) -> parts.WorkItems | None:
+def _items(plan: Plan | None, q, k, group: int) -> parts.WorkItems | None:
     """The work items of this call; None where they would have to be made under CUDA graph capture."""
     import torch
 
     if not torch.cuda.is_current_stream_capturing():
-        return parts.work(plan, q, k)
+        return parts.work(plan, q, k, group)
     plan = prepared(None, q.shape[2], k.shape[2], q.device) if plan is None else plan
-    return None if plan is None else parts.cached(plan, q.shape[0], q.shape[1], q.shape[3])
+    return None if plan is None else parts.cached(plan, q.shape[0], q.shape[1], q.shape[3], group)
 
 
 @cache

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fusescope import masks
-from fusescope.ops.attention.dispatch.kernel_sources import sources, takes_work_items
+from fusescope.ops.attention.dispatch.kernel_sources import group, groups, sources, takes_work_items
 from fusescope.ops.attention.plan.plan import Plan, prepare
 from fusescope.ops.attention.work import parts
 
@@ -52,8 +52,8 @@ def _rounds(impl: str, done: Counts, sms: int) -> int:
 
 class Counts(NamedTuple):
     """A case as the models see it: counts over batch and heads; longest is tiles of the longest list, panels
-    ceil(D / 64). in_parts: predicted steps of kernels that work on items; None where that is not known, and
-    they are not among those to choose from."""
+    ceil(D / 64). in_parts: pairs of a group's query tiles and the predicted steps of kernels on work items
+    for such groups; those that are not among them are not to be chosen."""
 
     keys: int
     tiles: int
@@ -61,17 +61,21 @@ class Counts(NamedTuple):
     longest: int
     blocks: int
     panels: int
-    in_parts: float | None = None
+    in_parts: tuple[tuple[int, float], ...] = ()
 
     @property
     def key(self) -> str:
         """What the mask and the sizes come to, as a text."""
         return " ".join(map(str, self[:-1]))
 
+    def counted(self, impl: str) -> bool:
+        """Whether it is known what the kernel does."""
+        return not takes_work_items(impl) or group(impl) in dict(self.in_parts)
+
     def features(self, impl: str, sms: int) -> np.ndarray:
         """What the kernel does, in the order of ``features_of``."""
         if takes_work_items(impl):
-            return np.array((1.0, self.in_parts))
+            return np.array((1.0, dict(self.in_parts)[group(impl)]))
         tiles, longest = self.tiles * self.panels / sms, self.longest * self.panels
         rest = (
             self.keys * self.panels / 1e6,
@@ -108,19 +112,20 @@ def counts_of_case(values: Mapping, sms: int) -> Counts:
         figures[0] > 1 or head_dim > parts.MOST_COLUMNS
     ):  # as choice.py: masks of several sequences come and go
         return done
-    return done._replace(in_parts=_in_parts(mask, batch, heads, seq, seq_k, head_dim, sms))
+    sizes = (batch, heads, seq, seq_k, head_dim, sms)
+    return done._replace(in_parts=tuple((g, _in_parts(mask, *sizes, g)) for g in groups(head_dim)))
 
 
-def counts_of_call(q, k, plan: Plan | None, in_parts: float | None) -> Counts:
-    """Of attention(q, k, …) with this plan (None: every key) and the predicted steps of its work items, if
-    any."""
+def counts_of_call(q, k, plan: Plan | None, in_parts: Mapping[int, float]) -> Counts:
+    """Of attention(q, k, …) with this plan (None: every key) and the predicted steps of its work items, by
+    the query tiles of their groups."""
     batch, heads, seq_q, head_dim = q.shape
     seq_k = k.shape[2]
     k_tiles = -(-seq_k // 64)
     figures = (1, seq_q * seq_k, -(-seq_q // 64) * k_tiles, 0, k_tiles)
     if plan is not None:
         figures = _plan_figures(plan)
-    return counts(batch, heads, seq_q, head_dim, *figures)._replace(in_parts=in_parts)
+    return counts(batch, heads, seq_q, head_dim, *figures)._replace(in_parts=tuple(in_parts.items()))
 
 
 def _plan_figures(plan: Plan) -> tuple[int, int, int, int, int]:
@@ -133,9 +138,11 @@ def _figures(mask: str, seq_q: int, seq_k: int) -> tuple[int, int, int, int, int
 
 
 @lru_cache(maxsize=1024)
-def _in_parts(mask: str, batch: int, heads: int, seq_q: int, seq_k: int, head_dim: int, sms: int) -> float:
+def _in_parts(
+    mask: str, batch: int, heads: int, seq_q: int, seq_k: int, head_dim: int, sms: int, group: int
+) -> float:
     plan = _plan(mask, seq_q, seq_k)
-    return parts.of(plan, batch, heads, head_dim, parts.resident(sms, head_dim)).predicted
+    return parts.of(plan, batch, heads, head_dim, parts.resident(sms, head_dim), group).predicted
 
 
 def _plan(mask: str, seq_q: int, seq_k: int):

@@ -9,10 +9,9 @@ import numpy as np
 
 from fusescope.core import same_code
 from fusescope.ops.attention.dispatch.cost_model import Fit, kind_of
-from fusescope.ops.attention.dispatch.counts import Counts, counts_of_case
-from fusescope.ops.attention.dispatch.kernel_sources import takes_work_items
+from fusescope.ops.attention.dispatch.counts import Counts, counts_of_case, features_of
 
-_LEAST = 6  # records below which a kernel is not fitted
+_LEAST = 6  # records below which a kernel is not fitted; of one with few prices, twice as many as these
 
 
 def fit(
@@ -26,7 +25,7 @@ def fit(
     for kind in sorted({k for k, _, _, _ in cases}):
         for impl in sorted({i for k, i, _, _ in cases if k == kind}):
             mine = [(done, us) for k, i, done, us in cases if i == impl and k == kind]
-            if len(mine) < _LEAST:
+            if len(mine) < min(_LEAST, 2 * len(features_of(impl))):
                 continue
             used += len(mine)
             times = np.array([us for _, us in mine])
@@ -41,6 +40,18 @@ def fit(
         )
     made = Fit(device, sms, prices, tuple(runs), dict(sources or {}), used)
     return replace(made, corrections=_corrections(made, measured))
+
+
+def keeping(made: Fit, before: Fit) -> Fit:
+    """made, with the prices that an earlier fit of the same GPU has of kernels which no run of made
+    measured."""
+    measured = {impl for prices in made.prices.values() for impl in prices}
+    prices = {kind: dict(found) for kind, found in made.prices.items()}
+    for kind, found in before.prices.items():
+        kept = {i: p for i, p in found.items() if i not in measured and len(p) == len(features_of(i))}
+        prices[kind] = kept | prices.get(kind, {})
+    runs = (*made.runs, *(run for run in before.runs if run not in made.runs))
+    return replace(made, prices=prices, runs=runs, sources=dict(before.sources) | dict(made.sources))
 
 
 def _corrections(made: Fit, measured: Sequence[tuple[str, str, Counts, float]]) -> dict[str, dict[str, str]]:
@@ -112,7 +123,7 @@ def measured(records: Iterable, sms: int) -> list[tuple[str, str, Counts, float]
         if r.source_hash == (last := newest[r.impl, r.case_key])
         or same_code.same(r.op, r.impl, r.source_hash, last)
     ]
-    return [row for row in rows if row[2].in_parts is not None or not takes_work_items(row[0])]
+    return [row for row in rows if row[2].counted(row[0])]
 
 
 def regret(made: Fit, held_out: Sequence[tuple[str, str, Counts, float]]) -> list[float]:

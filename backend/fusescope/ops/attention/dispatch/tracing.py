@@ -19,32 +19,36 @@ def load(device_type: str, family: str) -> bool:
     return True
 
 
-def takes_work_items(impl: str) -> bool:
-    return kernel_sources.takes_work_items(impl)
+def group(impl: str) -> int | None:
+    return kernel_sources.group(impl)
 
 
 def ladder(*facts) -> tuple:
     return tuple(candidates.ladder(*facts))
 
 
-def last_that_takes(*facts) -> str:
-    return candidates.last_that_takes(*facts)
+def last_that_takes(*facts, **more) -> str:
+    return candidates.last_that_takes(*facts, **more)
+
+
+def least_rows(*facts) -> int:
+    return candidates.least_rows(*facts)
 
 
 def that_takes_a_new_token(*facts) -> str | None:
     return candidates.that_takes_a_new_token(*facts)
 
 
-def gain(key: str, batch: int, heads: int, head_dim: int) -> float:
-    return parts.of(plans.of_key(key), batch, heads, head_dim).gain
+def gain(key: str, batch: int, heads: int, head_dim: int, group: int) -> float:
+    return parts.of(plans.of_key(key), batch, heads, head_dim, group=group).gain
 
 
-def buffer(key: str, batch: int, heads: int, head_dim: int):
-    return parts.of(plans.of_key(key), batch, heads, head_dim).buffer
+def buffer(key: str, batch: int, heads: int, head_dim: int, group: int):
+    return parts.of(plans.of_key(key), batch, heads, head_dim, group=group).buffer
 
 
-def layout(key: str, batch: int, heads: int, head_dim: int) -> str:
-    return parts.of(plans.of_key(key), batch, heads, head_dim).layout
+def layout(key: str, batch: int, heads: int, head_dim: int, group: int) -> str:
+    return parts.of(plans.of_key(key), batch, heads, head_dim, group=group).layout
 
 
 def refuse_an_unprepared_mask() -> bool:
@@ -65,9 +69,10 @@ def refuse_work_items_without_a_plan() -> bool:
 # a graph break.
 for _constant in (
     load,
-    takes_work_items,
+    group,
     ladder,
     last_that_takes,
+    least_rows,
     that_takes_a_new_token,
     gain,
     buffer,

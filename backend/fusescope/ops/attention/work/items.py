@@ -1,5 +1,5 @@
-"""Items of work: the lists of a part, whole or cut into pieces, and which worker, a pair of warpgroups, does
-each (cuda/attention/parts.h says what each number is).
+"""Items of work: the lists of a part, whole or cut into pieces, and which worker, a warpgroup for each query
+tile of a group, does each (cuda/attention/parts.h says what each number is).
 
 Predictions are in steps of one KV tile of a worker while the other worker of its multiprocessor is busy too,
 0.87 us on an H200 at 64 columns. The constants are a fit to 90 recorded times there (of the kernel
@@ -17,7 +17,7 @@ from fusescope.ops.attention.work.dealing import Teams, fill, place
 from fusescope.ops.attention.work.lists import Lists
 
 ITEM_STEPS = 8192  # kItemSteps: more than an item may have
-ITEM_PAIRS = 1 << 24  # kItemPairs: more pairs of query tiles than there are
+ITEM_GROUPS = 1 << 24  # kItemGroups: more groups of query tiles than there are
 PART = 3.5  # the launch of a further part
 _ITEM = 2.5  # beginning and end of an item, in steps
 _MERGE = 2.5  # of an item in a later part: merging with rows that are there
@@ -118,9 +118,9 @@ def _cost(part: Lists, items, later: bool):
 
 
 def _spent(part: Lists):
-    """Float64 (entries + 1,), what the steps before each entry take: two warpgroups share a step, and one
-    that only one of them needs takes about three quarters of the time."""
-    return (part.needs + 2 * np.arange(len(part.needs))) / 4
+    """Float64 (entries + 1,), what the steps before each entry take: the warpgroups of a worker share a step,
+    and one that only one of two needs takes about three quarters of the time."""
+    return (part.needs / part.tiles + np.arange(len(part.needs))) / 2
 
 
 def _whole(part: Lists, order, teams: Teams, later: bool) -> _Dealt:
@@ -224,18 +224,18 @@ def _kept(part: Lists, items):
 def _rows(part: Lists, dealt: _Dealt, masks: tuple[int, int], copies: int, workers: int):
     """(rows, merges, slots) of all copies."""
 
-    def of(which, copy):  # (pair of query tiles, head)
-        mask, pair = np.divmod(which, part.pairs)
-        return pair, mask * copies + copy if masks[1] == 1 else copy * masks[1] + mask
+    def of(which, copy):  # (group of query tiles, head)
+        mask, group = np.divmod(which, part.groups)
+        return group, mask * copies + copy if masks[1] == 1 else copy * masks[1] + mask
 
     items = dealt.items[np.argsort(dealt.items[:, 5], kind="stable")]
     which, copy, first, steps, slot, worker = items.T
-    pair, head = of(which, copy)
+    group, head = of(which, copy)
     turn = np.arange(len(worker)) - np.searchsorted(worker, worker)
     rows = np.zeros((int(turn.max(initial=-1)) + 1, workers, 4), np.int32)
     rows[:, :, 0] = -1
     rows[turn, worker] = np.stack(
-        [pair + ITEM_PAIRS * _kept(part, items), head, first, steps + ITEM_STEPS * (1 + slot)], 1
+        [group + ITEM_GROUPS * _kept(part, items), head, first, steps + ITEM_STEPS * (1 + slot)], 1
     )
     which, copy, slot, count = dealt.merges.T
     merges = np.stack([*of(which, copy), slot, count], 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ _CPU_TEAMS = 16  # where there is no GPU: kernels are emulated
 @dataclass(frozen=True)
 class WorkItems:
     """What a call is given instead of the plan: schedule int32 (entries, 4), fragments int32 (rows, 128)
-    and items int32 (n, 4) on the device, parts of ``buffer``; parts int64 (parts, 9) on the host, which
+    and items int32 (n, 4) on the device, parts of ``buffer``; parts int64 (parts, 10) on the host, which
     ``layout`` repeats. predicted: how long it takes, in steps of one KV tile (items.py); gain: the same where
     every list is taken whole, over that; build_ms: how long making all of it took."""
 
@@ -46,14 +47,15 @@ class WorkItems:
 
 
 class PlanItems:
-    """Of one plan: its lists as a whole and in parts, and the work items made of them so far."""
+    """Of one plan and groups of so many query tiles: its lists as a whole and in parts, and the work items
+    made of them so far."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: Plan, group: int):
         begin = time.perf_counter()
         self.sizes, self.device = (plan.seq_q, plan.seq_k, plan.batch, plan.heads), plan.device
         # For rows that are computed again (cuda/attention/row_again.cuh).
         self.lists = {name: getattr(plan, name) for name in ("bitmaps", "row_ptr", "tile_index", "tile_code")}
-        self.splits = [[lists.whole(plan)], lists.parts(plan)]
+        self.splits = [[lists.whole(plan, group)], lists.parts(plan, group)]
         self.build_ms = (time.perf_counter() - begin) * 1e3
         self.made: dict[tuple[int, int, int], WorkItems] = {}
         self._lock = threading.Lock()
@@ -91,33 +93,36 @@ class PlanItems:
         return WorkItems(torch.from_numpy(described), predicted, gain, took, data, layout, **own)
 
 
-def _plan_items(plan: Plan) -> PlanItems:
+def _plan_items(plan: Plan, group: int) -> PlanItems:
     _refuse_under_capture(plan.device)
-    return PlanItems(plan)
+    return PlanItems(plan, group)
 
 
-_cache = PlanCache(_plan_items)
+_caches = {group: PlanCache(partial(_plan_items, group=group)) for group in (2, 3)}
 
 
-def of(plan: Plan, batch: int, heads: int, head_dim: int, workers: int | None = None) -> WorkItems:
+def of(
+    plan: Plan, batch: int, heads: int, head_dim: int, workers: int | None = None, group: int = 2
+) -> WorkItems:
     """The work items of a call on this plan, made for the first such call and cached next to the plan.
 
-    workers: how many the device runs at once; None asks the device. Raises RuntimeError for new ones under
-    CUDA graph capture, ValueError for lists that are too long.
+    workers: how many the device runs at once; None asks the device. group: the query tiles that the kernel
+    takes together. Raises RuntimeError for new ones under CUDA graph capture, ValueError for lists that are
+    too long.
     """
-    return _cache.of(plan).of(_key(plan, batch, heads, head_dim, workers))
+    return _caches[group].of(plan).of(_key(plan, batch, heads, head_dim, workers))
 
 
-def cached(plan: Plan, batch: int, heads: int, head_dim: int) -> WorkItems | None:
+def cached(plan: Plan, batch: int, heads: int, head_dim: int, group: int = 2) -> WorkItems | None:
     """The same as ``of``, where it is made already."""
-    found = _cache.known(plan)
+    found = _caches[group].known(plan)
     return None if found is None else found.made.get(_key(plan, batch, heads, head_dim, None))
 
 
-def work(plan: Plan | None, q, k) -> WorkItems:
+def work(plan: Plan | None, q, k, group: int = 2) -> WorkItems:
     """What the operator is given instead of a plan for these tensors; plan None = every key."""
     plan = prepare(None, q.shape[2], k.shape[2], q.device) if plan is None else plan
-    return of(plan, q.shape[0], q.shape[1], q.shape[3])
+    return of(plan, q.shape[0], q.shape[1], q.shape[3], group=group)
 
 
 def resident(multiprocessors: int, head_dim: int) -> int:
@@ -164,7 +169,8 @@ def _one_after_another(parts: list[Lists], masks: tuple[int, int], copies: int, 
         first = sum(map(len, rows))
         last = first + len(made.rows)
         rounds, merges = len(made.rows) // workers, len(made.merges)
-        described.append([part.rows, part.keys, first, rounds, workers, last, merges, made.slots, heads])
+        numbers = [first, rounds, workers, last, merges, made.slots, heads, part.tiles]
+        described.append([part.rows, part.keys, *numbers])
         rows += [made.rows, made.merges]
         took += made.took
     return took, np.array(described, np.int64), np.concatenate(rows)

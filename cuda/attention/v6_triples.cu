@@ -1,0 +1,22 @@
+// Hopper, groups of three query tiles above 64 columns: as v5_parts, with three consumer warpgroups that share KV
+// tiles.
+// archs: sm_90a
+// expects: HGMMA UTMALDG UTMASTG
+// takes: fp16 bf16, d>64, d<=128, no-bias, scale>0, tma
+// plan: parts, 3 query tiles
+//
+// A KV tile that is loaded once, and waited for once, serves 192 rows: long lists that all rows share take less time.
+// Where lists are short or differ among the rows, more of the steps are of one or two warpgroups alone, and there are
+// fewer items to deal out; v5_parts is faster then. Results have no room in shared memory of their own: they take the
+// place of the item's queries, as do rows of earlier parts.
+#include "hopper_items.cuh"
+
+FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
+  if (args->head_dim > 128 || args->head_dim <= 64) return "unsupported: head_dim (65 to 128 is; v3_hopper takes it)";
+  // The binding passes every kernel an AttentionPartsArgs, whose first member is AttentionArgs.
+  const AttentionPartsArgs& all = *reinterpret_cast<const AttentionPartsArgs*>(args);
+  if (const char* why = hopper::refuse(all, 3)) return why;
+  const auto on = static_cast<cudaStream_t>(stream);
+  return args->dtype == FS_FLOAT16 ? hopper::launch_items<__half, 2, 3>(all, on)
+                                   : hopper::launch_items<__nv_bfloat16, 2, 3>(all, on);
+}
