@@ -2,6 +2,7 @@
 // archs: sm_90a
 // expects: HGMMA UTMALDG
 // takes: fp16 bf16, d<=128, scale>0, tma
+// least: 128 rows per SM
 //
 // The block of attention's v5 (hopper_shared.cuh, hopper_step.cuh): up to 64 columns two pairs of consumer warpgroups,
 // above one, each pair fed by a producer warp. An item is 128 query rows of a sequence and a head, 64 for each
@@ -9,8 +10,8 @@
 // the longest sequences first, so that no multiprocessor is left with more than the others, and load queries, keys and
 // values across the bounds of items.
 //
-// What TMA brings beyond a sequence's end are the next one's rows: scores there are masked, so values count with weight
-// 0. Only where such a value is a NaN or an infinity its product is NaN, and the row is computed again.
+// What TMA brings beyond a sequence's end are the next one's rows: scores there are masked, and values set to zero
+// before the last product.
 #include "../attention/hopper_launch.cuh"
 #include "../attention/hopper_shared.cuh"
 #include "../attention/hopper_step.cuh"
@@ -109,6 +110,18 @@ __device__ __forceinline__ void consume(const AttentionVarlenArgs& args, const S
       fence_registers(rows.o);
       smem.v.release(of);
     };
+    // Rows of V beyond the sequence's end become zeros. Each warpgroup does it for itself: the other one writes the
+    // same.
+    auto clear_beyond = [&](uint32_t of) {
+      const int valid = keys - int(of - begin) * 64;
+      if (valid >= 64) return;
+      smem.v.await_full(of);
+      for (int p = 0; p < Panels; ++p)
+        for (int at = valid * 128 + int(threadIdx.x % 128) * 16; at < kTileBytes; at += 128 * 16)
+          *reinterpret_cast<uint4*>(smem.v.at(of) + p * kTileBytes + at) = uint4{};
+      fence_async_proxy();  // before wgmma reads them
+      warpgroup_barrier_of_four(wg);
+    };
     rows.clear();
     if (mine > 0) {
       start_scores();
@@ -149,6 +162,7 @@ __device__ __forceinline__ void consume(const AttentionVarlenArgs& args, const S
           rows.add(part);
         }
       } while (again);
+      clear_beyond(step - 1);
       start_context(step - 1);
       finish_context(step - 1);
     }
@@ -171,30 +185,30 @@ __device__ __forceinline__ void consume(const AttentionVarlenArgs& args, const S
   }
 }
 
-template <typename T, int Panels> __global__ void __launch_bounds__(Shape<Panels>::threads, 1) varlen_items(
+template <typename T, int Panels> __global__ void __launch_bounds__(Shape<Panels, 2>::threads, 1) varlen_items(
     const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
     const __grid_constant__ CUtensorMap v_map, const __grid_constant__ AttentionVarlenArgs args,
     const __grid_constant__ Items items) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using S = Shape<Panels>;
+  using S = Shape<Panels, 2>;
   extern __shared__ __align__(1024) uint8_t shared[];
   const int warp = uniform(threadIdx.x / 32), wg = warp / 4;
-  if (wg < 2 * S::pairs && threadIdx.x % 256 == 0) {
+  if (wg < 2 * S::teams && threadIdx.x % 256 == 0) {
     SharedStorage<S>(shared, wg / 2).init();
     barrier_init_fence();
   }
-  if (wg == 2 * S::pairs && threadIdx.x % 128 == 0)
+  if (wg == 2 * S::teams && threadIdx.x % 128 == 0)
     for (const CUtensorMap* map : {&q_map, &k_map, &v_map}) prefetch_map(map);
   fill_ones<T, S>(shared);
   __syncthreads();
   wait_for_previous();  // the sequences' bounds may be what it left
   let_next_start();
-  if (wg == 2 * S::pairs) {
+  if (wg == 2 * S::teams) {
     fewer_registers<S::producer_registers>();
     const int t = warp % 4;
-    if (t < S::pairs)
+    if (t < S::teams)
       varlen::produce<Panels>(&q_map, &k_map, &v_map, args, items, SharedStorage<S>(shared, t),
-                              int(t * gridDim.x + blockIdx.x), int(S::pairs * gridDim.x));
+                              int(t * gridDim.x + blockIdx.x), int(S::teams * gridDim.x));
   } else {
     more_registers<S::consumer_registers>();
     consume<T, Panels>(args, SharedStorage<S>(shared, wg / 2), wg);
@@ -204,7 +218,7 @@ template <typename T, int Panels> __global__ void __launch_bounds__(Shape<Panels
 
 template <typename T, int Panels> const char* launch(const AttentionVarlenDrawn& all, cudaStream_t stream) {
   const AttentionVarlenArgs& args = all.args;
-  using S = Shape<Panels>;
+  using S = Shape<Panels, 2>;
   constexpr bool bf16 = std::is_same_v<T, __nv_bfloat16>;
   // Packed rows as one batch entry of the maps: (batch, head, row, column).
   auto map = [&](CUtensorMap* to, const void* data, int rows, int heads, const int64_t (&stride)[3]) {
@@ -218,7 +232,7 @@ template <typename T, int Panels> const char* launch(const AttentionVarlenDrawn&
   constexpr auto kernel = varlen_items<T, Panels>;
   if (const char* why = allow_shared_up_to<kernel>(S::bytes)) return why;
   const Items items{all.next, next_tag(), varlen::slots(args, varlen::kRows) * args.heads};
-  const int64_t blocks = (items.count + S::pairs - 1) / S::pairs;
+  const int64_t blocks = (items.count + S::teams - 1) / S::teams;
   const int grid = blocks < multiprocessors() ? int(blocks) : multiprocessors();
   return launch_dependent(kernel, unsigned(grid), S::threads, S::bytes, stream, 1, q_map, k_map, v_map, args, items);
 }

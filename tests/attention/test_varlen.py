@@ -1,6 +1,8 @@
 """Packed sequences: every kernel against float64, one sequence never sees another, what is refused, torch's
 rules."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -8,6 +10,8 @@ from fusescope import kernels, ops
 from fusescope.core.errors import Unsupported
 from fusescope.core.sources import families
 from fusescope.ops.attention import attention_varlen
+from fusescope.ops.attention.dispatch import candidates
+from tests.attention import unseen
 from tests.attention.attention_tools import COMPILER
 from tests.attention.varlen_tools import make, wrong
 
@@ -79,18 +83,11 @@ def test_kernels_on_many_sequences(impl, device, causal, dtype):
 
 @pytest.mark.parametrize("impl, device", KERNELS)
 def test_a_sequence_does_not_see_its_neighbours(impl, device):
-    """Infinities in the next sequence, whose rows lie in the same tile, must not come through a weight of
-    zero."""
-    for dim in (64, 128):
-        case = make((70, 30, 70), (70, 30, 70), "float16", (2, 1), dim, False, device=device)
-        q, k, v, *_ = case.args
-        try:
-            right = run(impl, case)
-        except Unsupported as refusal:
-            pytest.skip(str(refusal))
-        k[70:100], v[70:100], q[70:100] = float("nan"), float("inf"), float("nan")
-        out = run(impl, case)
-        assert torch.equal(out[:70], right[:70]) and torch.equal(out[100:], right[100:])
+    """Neither NaN nor infinities come through a weight of zero."""
+    try:
+        assert unseen.neighbours(lambda case: run(impl, case), False, "float16", device) is None
+    except Unsupported as refusal:
+        pytest.skip(str(refusal))
 
 
 def arguments(device="cpu", dtype="float32"):
@@ -294,3 +291,19 @@ def test_peers_compute_the_same(impl, values):
         assert impl in ("sdpa_nested", "sdpa_flash"), refusal
         pytest.skip(str(refusal))
     assert case.verify(run).reason is None
+
+
+@pytest.mark.parametrize(
+    "rows, head_dim, taken",
+    [(1408, 64, "v4_persistent"), (1407, 64, "v3_hopper"), (10**6, 136, "v3_hopper")],
+)
+def test_auto_counts_rows(rows, head_dim, taken, monkeypatch):
+    """132 multiprocessors have 128 rows each from 1408 rows of 12 heads on."""
+    kernels = tuple(v for v in families()["attention_varlen"].variants if v.device == "cuda")
+    monkeypatch.setattr(candidates, "built", lambda family, index: kernels)
+    gpu = SimpleNamespace(multi_processor_count=132)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: gpu)
+    monkeypatch.setattr(candidates, "tma_takes", lambda t: True)
+    shape = (rows, 12, head_dim)
+    q = SimpleNamespace(device=torch.device("cuda", 0), dtype=torch.float16, shape=shape)
+    assert OP.choose(q, q, q) == taken

@@ -130,6 +130,19 @@ def packed(run, causal: bool, dtype: str, device: str) -> str | None:
         out = out.where(~seen[:, None, None], reference.to(out.dtype))
         if reason := varlen_tools.compare(out, reference, varlen_tools.TOLERANCE[dtype]).reason:
             return f"{spoil}: {reason}"
+    return neighbours(run, causal, dtype, device)
+
+
+def neighbours(run, causal: bool, dtype: str, device: str) -> str | None:
+    """NaN and infinities in another sequence, whose rows lie in the same tile, change no bit."""
+    for dim in (64, 128):
+        case = varlen_tools.make((70, 30, 70), (70, 30, 70), dtype, (2, 1), dim, causal, device=device)
+        right = run(case)
+        for t, spoil in zip(case.args, (math.nan, math.nan, math.inf)):
+            t[70:100] = spoil
+        out = run(case)
+        if not (torch.equal(out[:70], right[:70]) and torch.equal(out[100:], right[100:])):
+            return f"what another sequence holds changes results of {dim} columns"
     return None
 
 

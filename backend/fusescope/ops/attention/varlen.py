@@ -84,13 +84,15 @@ def _first_call(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl, check)
 
 
 def choose(q, k, v, scale: float = 1.0) -> str:
-    """The kernel that "auto" means: the last one for this GPU that takes dtype, strides and scale."""
+    """The kernel that "auto" means: the last one for this GPU that takes dtype, strides and scale and for
+    which there are rows enough."""
     if q.device.type == "cpu":
         return "cpu"
     tma = all(map(candidates.tma_takes, (q, k, v)))
-    return tracing.last_that_takes(
-        "attention_varlen", q.device.index, q.dtype, int(q.shape[2]), tma, scale > 0
-    )
+    facts = "attention_varlen", q.device.index, q.dtype, int(q.shape[2]), tma, scale > 0
+    if q.shape[0] * q.shape[1] < tracing.least_rows(*facts):
+        return tracing.last_that_takes(*facts, few_rows=True)
+    return tracing.last_that_takes(*facts)
 
 
 def _fake(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl):
