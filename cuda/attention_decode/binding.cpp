@@ -1,8 +1,8 @@
 // Decode for torch: fusescope::attention_decode(q, k_cache, v_cache, lengths, scale?, impl) -> (B, H, 1, D).
 //
 // attention_decode_general is the same with up to 8 query tokens and what general.h says, an operator of its own so
-// that other calls pay nothing for it: (..., impl, block_table?, window, softcap?, sinks?, k_scale?, v_scale?) ->
-// (B, H, T, D).
+// that other calls pay nothing for it: (..., impl, block_table?, window, softcap?, sinks?, k_scale?, v_scale?,
+// alibi_slopes?, bias?) -> (B, H, T, D).
 //
 // attention_decode_step(q, k, v, cos_sin?, positions, places?, k_cache, v_cache, block_table?, lengths, scale?,
 // settled, impl) -> (B, 1, H, D), of q (B, 1, H, D) and the new k and v (B, 1, H_kv, D), also writes those to the
@@ -37,12 +37,30 @@ int64_t add_block_table(AttentionDecodeGeneral& general, const Handle& table, co
   return page * table.sizes()[1];
 }
 
-void add_sinks(AttentionDecodeGeneral& general, const Handle& sinks, const Handle& q, int64_t heads) {
-  STD_TORCH_CHECK(sinks.dtype() == aoti_torch_dtype_float32() && sinks.dim() == 1 && sinks.contiguous() &&
-                      sinks.numel() == heads && sinks.device_type() == q.device_type() &&
-                      sinks.device_index() == q.device_index(),
-                  "sinks are float32, one of each query head, contiguous, on q's device");
-  general.sinks = static_cast<const float*>(sinks.data());
+bool on_device_of(const Handle& t, const Handle& q) {
+  return t.device_type() == q.device_type() && t.device_index() == q.device_index();
+}
+
+// Sinks, or the slopes of ALiBi; nullptr where there are none.
+const float* of_heads(const Handle& t, const char* name, const Handle& q, int64_t heads) {
+  if (!t) return nullptr;
+  STD_TORCH_CHECK(t.dtype() == aoti_torch_dtype_float32() && t.dim() == 1 && t.contiguous() && t.numel() == heads &&
+                      on_device_of(t, q),
+                  name, " are float32, one of each query head, contiguous, on q's device");
+  return static_cast<const float*>(t.data());
+}
+
+// full: (B, H, T, S_max).
+void add_bias(AttentionDecodeBias& added, const Handle& bias, const Handle& q, const int64_t (&full)[4]) {
+  const int64_t dim = bias.dim(), *size = bias.sizes(), *stride = bias.strides();
+  STD_TORCH_CHECK(dim <= 4 && on_device_of(bias, q), "bias has up to four dimensions and lies on q's device");
+  for (int64_t i = 0, to = 4 - dim; i < dim; ++i, ++to) {
+    STD_TORCH_CHECK(size[i] == 1 || size[i] == full[to], "bias is broadcastable to (B, H, T, S_max)");
+    added.stride[to] = size[i] == 1 ? 0 : stride[i];
+  }
+  added.bias = bias.data();
+  added.dtype = dtype_of(bias);
+  STD_TORCH_CHECK(added.dtype == FS_FLOAT32 || added.dtype == dtype_of(q), "bias is of float32 or of q's dtype");
 }
 
 // Scales of an fp8 cache; neither belongs to a cache of q's dtype.
@@ -59,10 +77,6 @@ void add_scales(AttentionDecodeCall& call, const Handle& k_scale, const Handle& 
     data[i] = static_cast<const float*>(scale.data());
   }
   call.scales = {data[0], data[1]};
-}
-
-bool on_device_of(const Handle& t, const Handle& q) {
-  return t.device_type() == q.device_type() && t.device_index() == q.device_index();
 }
 
 // The new token's k or v: (B, 1, H_kv, D), the elements of a head side by side.
@@ -192,6 +206,8 @@ template <bool General> void attention_decode(StableIValue* stack, uint64_t, uin
   const Handle sinks = General ? last.optional_tensor() : Handle();
   const Handle k_scale = General ? last.optional_tensor() : Handle();
   const Handle v_scale = General ? last.optional_tensor() : Handle();
+  const Handle slopes = General ? last.optional_tensor() : Handle();
+  const Handle bias = General ? last.optional_tensor() : Handle();
 
   STD_TORCH_CHECK(q.dim() == 4 && k_cache.dim() == 4 && v_cache.dim() == 4, "q and the caches have four dimensions");
   const int64_t *size = q.sizes(), *stride = q.strides(), T = size[2];
@@ -208,12 +224,14 @@ template <bool General> void attention_decode(StableIValue* stack, uint64_t, uin
     general.window = int32_t(window < S ? window : 0);  // as many keys as there may be are no limit
     general.softcap = float(softcap.value_or(0.));
     STD_TORCH_CHECK(general.softcap >= 0 && std::isfinite(general.softcap), "softcap is a finite number above 0");
-    if (sinks) add_sinks(general, sinks, q, query.heads);
+    general.sinks = of_heads(sinks, "sinks", q, query.heads);
+    call.bias.slopes = of_heads(slopes, "alibi_slopes", q, query.heads);
+    if (bias) add_bias(call.bias, bias, q, {query.batch, query.heads, query.tokens, S});
     if (e4m3) add_scales(call, k_scale, v_scale, q, call.args.heads_kv);
   };
   decode(q, query, k_cache, v_cache, lengths, scale, impl, block_table, !General, General,
-         "several query tokens, a block table, a window, softcap or sinks (the CPU kernel, v3_one_launch and "
-         "v4_cluster take them)",
+         "several query tokens, a block table, a window, softcap, sinks, alibi_slopes or a bias (the CPU kernel, "
+         "v3_one_launch and v4_cluster take them)",
          out, add);
   give_back(stack, std::move(out));
 }
@@ -258,7 +276,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
   m.def(
       "attention_decode_general(Tensor q, Tensor k_cache, Tensor v_cache, Tensor lengths, float? scale, str impl, "
       "Tensor? block_table=None, int window=0, float? softcap=None, Tensor? sinks=None, Tensor? k_scale=None, Tensor? "
-      "v_scale=None) -> Tensor");
+      "v_scale=None, Tensor? alibi_slopes=None, Tensor? bias=None) -> Tensor");
   m.def(
       "attention_decode_step(Tensor q, Tensor k, Tensor v, Tensor? cos_sin, Tensor positions, Tensor? places, "
       "Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor? block_table, Tensor lengths, float? scale, bool settled, str "

@@ -15,8 +15,8 @@
 #include "query_columns.cuh"
 
 namespace decode {
-template <typename T, int Width, int Eights> struct ByteColumns : QueryColumns<T, Width, Eights> {
-  using Base = QueryColumns<T, Width, Eights>;
+template <typename T, int Width, int Eights, bool Biased> struct ByteColumns : QueryColumns<T, Width, Eights, Biased> {
+  using Base = QueryColumns<T, Width, Eights, Biased>;
   using Base::query, Base::out, Base::low, Base::high;
   static constexpr int Steps = Base::Steps;
   float factor[Eights][2];  // of a query column's scores
@@ -43,7 +43,7 @@ template <typename T, int Width, int Eights> struct ByteColumns : QueryColumns<T
   __device__ __forceinline__ void begin(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g, int first_row,
                                         int length, float k_scale) {
     Base::begin(g, first_row, length);
-    const float scale = k_scale * (g.softcap > 0.f ? a.scale / g.softcap : a.scale * kLog2e);
+    const float scale = k_scale * (g.softcap > 0.f ? a.scale / g.softcap : a.scale * Base::Unit::of_score);
 #pragma unroll
     for (int n = 0; n < Eights; ++n) {
       factor[n][0] = factor[n][1] = scale;
@@ -83,7 +83,8 @@ template <typename T, int Width, int Eights> struct ByteColumns : QueryColumns<T
 
   // As of the base, columns of the product permuted.
   __device__ __forceinline__ void scores(float (&score)[Eights][4], const char* keys, const AttentionDecodeArgs&,
-                                         const AttentionDecodeGeneral& g, int first, bool present) const {
+                                         const AttentionDecodeGeneral& g, int first, bool present,
+                                         const typename Base::Added& added) const {
     const int lane = threadIdx.x % 32;
     float part[2][Eights][4] = {};  // even and odd steps apart, so that products wait less for one another
 #pragma unroll
@@ -108,13 +109,14 @@ template <typename T, int Width, int Eights> struct ByteColumns : QueryColumns<T
 #pragma unroll
       for (int n = 0; n < Eights; ++n)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) score[n][i] = g.softcap * kLog2e * tanhf(score[n][i]);
+        for (int i = 0; i < 4; ++i) score[n][i] = g.softcap * Base::Unit::of_score * tanhf(score[n][i]);
     }
 #pragma unroll
     for (int n = 0; n < Eights; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int key = first + lane / 4 + 8 * (i / 2);
+        if constexpr (Biased) score[n][i] = added.to(score[n][i], 2 * n + i % 2, i / 2, key + 1 - high[n][i % 2]);
         if (!present || key < low[n][i % 2] || key >= high[n][i % 2]) score[n][i] = -INFINITY;
       }
   }
@@ -168,7 +170,7 @@ template <typename T, int Width, int Eights> struct ByteColumns : QueryColumns<T
           for (int n = 0; n < Eights; ++n)
 #pragma unroll
             for (int c = 0; c < 2; ++c)
-              if (first + key >= low[n][c] && first + key < high[n][c])
+              if (first + key >= low[n][c] && first + key < high[n][c] && (!Biased || here[n][c] != kMasked))
                 out[s][n][2 * half + c] = fmaf(here[n][c], value, out[s][n][2 * half + c]);
         }
     }

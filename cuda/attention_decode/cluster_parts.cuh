@@ -3,7 +3,7 @@
 #include "join.cuh"
 
 namespace decode {
-// Four columns of a query row: contexts and sum relative to 2^top.
+// Four columns of a query row: contexts and sum relative to `top`, in Units.
 struct Part {
   float top, sum, context[4];
   __device__ __forceinline__ Part() : top(-INFINITY), sum(0.f), context{} {}
@@ -38,13 +38,13 @@ struct Joint {
     statistics[at] = make_float2(part.top, part.sum);
   }
   // The sum of `clusters` pieces that lie `most` apart.
-  __device__ Part sum(int64_t at, int clusters) const {
+  template <bool Biased> __device__ Part sum(int64_t at, int clusters) const {
     Part part;
     for (int n = 0; n < clusters; ++n) part.top = fmaxf(part.top, statistics[at + n * most].x);
     const float base = part.base();
     for (int n = 0; n < clusters; ++n) {
       const float2 of = statistics[at + n * most];
-      part.add(exp2_approx(of.x - base), of.y, contexts[at + n * most]);
+      part.add(Units<Biased>::weight(of.x - base), of.y, contexts[at + n * most]);
     }
     return part;
   }

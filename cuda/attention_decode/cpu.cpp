@@ -23,6 +23,7 @@ template <typename T, typename C> struct Decode {
   static constexpr bool scaled = std::is_same_v<C, E4m3>;
   const AttentionDecodeArgs& a;
   const AttentionDecodeGeneral g = take_general(a);
+  const AttentionDecodeBias* const bias = take_bias(a);
   const AttentionDecodeScales scales = scales_of(a);
   const int tokens = g.tokens, rows = a.heads / a.heads_kv * tokens;  // of a KV head: token r % tokens of a head
   const int head_dim = a.head_dim, width = int(padded(a.head_dim));
@@ -92,6 +93,32 @@ template <typename T, typename C> struct Decode {
     for (int c = 0; c < Count; ++c) store(o + c * SIZE, sum[c]);
   }
 
+  float bias_at(int64_t i) const {
+    return bias->dtype == FS_FLOAT32 ? static_cast<const float*>(bias->bias)[i]
+                                     : to_float(static_cast<const T*>(bias->bias)[i]);
+  }
+
+  // Adds to the scores of `count` keys from `key` on what is added to them. Returns which keys the bias masks, as bits.
+  uint32_t add_to(float* score, int b, int64_t head, int token, int key, int count) const {
+    static_assert(kKeys <= 32);
+    if (bias->slopes) {
+      const float slope = bias->slopes[head];
+      const int distance = key - (end(b, token) - 1);
+      for (int j = 0; j < count; ++j) score[j] += slope * float(distance + j);
+    }
+    uint32_t masked = 0;
+    if (bias->bias) {
+      const int64_t* stride = bias->stride;
+      const int64_t row = b * stride[0] + head * stride[1] + token * stride[2];
+      for (int j = 0; j < count; ++j) {
+        const float more = bias_at(row + (key + j) * stride[3]);
+        score[j] += more;
+        masked |= uint32_t(more == kNone) << j;
+      }
+    }
+    return masked;
+  }
+
   // Keys [first, last) of one KV head for all query rows that read it.
   void part(int b, int head_kv, int first, int last, float* to) const {
     alignas(64) float keys[kKeys * kWidest], values[kKeys * kWidest], p[kKeys];
@@ -122,11 +149,19 @@ template <typename T, typename C> struct Decode {
         if (seen <= 0) continue;
         scores(query.data() + size_t(r) * width, k + from * k_step, k_step, seen, p);
         for (int j = 0; j < seen && g.softcap > 0.f; ++j) p[j] = g.softcap * std::tanh(p[j] / g.softcap);
-        const float shrink = weigh<fast_exp>(p, seen, statistics[2 * r], statistics[2 * r + 1]);
-        over_columns(width, [&](auto blocks, int64_t d) {
-          add_values<decltype(blocks)::value>(p, v + from * v_step + d, v_step, seen, shrink,
-                                              to + int64_t(r) * width + d);
-        });
+        const int64_t head = (int64_t(head_kv) * rows + r) / tokens;
+        const uint32_t masked = bias ? add_to(p, b, head, r % tokens, row + from, seen) : 0;
+        for (int at = 0, count; at < seen; at += count) {  // runs of keys that are masked, or that are not
+          const bool skipped = masked >> at & 1;
+          const uint32_t others = (skipped ? ~masked : masked) >> at;
+          count = std::min(seen - at, others ? __builtin_ctz(others) : seen);
+          if (skipped) continue;
+          const float shrink = weigh<fast_exp>(p + at, count, statistics[2 * r], statistics[2 * r + 1]);
+          over_columns(width, [&](auto blocks, int64_t d) {
+            add_values<decltype(blocks)::value>(p + at, v + (from + at) * v_step + d, v_step, count, shrink,
+                                                to + int64_t(r) * width + d);
+          });
+        }
       }
     }
   }

@@ -1,5 +1,5 @@
-// What decoding is given besides: several query tokens a sequence, a paged cache, a window, soft-capped scores, sinks,
-// scales of an fp8 cache.
+// What decoding is given besides: several query tokens a sequence, a paged cache, a window, soft-capped scores, ALiBi,
+// a bias, sinks, scales of an fp8 cache.
 //
 //   q, out (B, H, T, D), T = tokens from 1 to 8. lengths[b] counts the keys with those of the new tokens: token t
 //   stands at position p = lengths[b] - T + t and sees keys j with p - window < j <= p (window 0: every key up to p) of
@@ -7,14 +7,15 @@
 //   of sequence b is row j % page of page block_table[b, j / page], S_max = page * columns of the table. Keys of a page
 //   that is not in the cache are not seen.
 //
-//   score = softcap tanh(scale q k^T / softcap); softcap 0: scale q k^T
+//   score = softcap tanh(scale q k^T / softcap) + slopes[h] (j - p) + bias[b, h, t, j]; softcap 0: scale q k^T + ...
 //   out   = sum of exp(score) v / (sum of exp(score) + exp(sinks[h]))
 //
 // k, v of e4m3 (kE4m3Cache): a key is k_scale[h] k, a value v_scale[h] v, of KV head h.
 //
 // The binding passes every kernel an AttentionDecodeCall, whose first member is AttentionDecodeArgs. A kernel that
 // takes all this says so by *taken; the binding refuses the result of one that did not. The same holds for a call with
-// a new token (AttentionDecodeNew), which take_new() takes.
+// something added to its scores (AttentionDecodeBias), which take_bias() takes besides, and for one with a new token
+// (AttentionDecodeNew), which take_new() takes.
 #pragma once
 #include "attention_decode.cuh"
 
@@ -34,6 +35,15 @@ struct AttentionDecodeGeneral {
 struct AttentionDecodeScales {
   const float* k;  // (H_kv,)
   const float* v;
+};
+
+// What is added to scores after soft-capping. It does not reach tokens that do not see the key: the bias is not read
+// there. A bias of -inf masks its key, whatever k and v hold there.
+struct AttentionDecodeBias {
+  const float* slopes;  // (H,), ALiBi's, or nullptr
+  const void* bias;     // (B, H, T, S_max), or nullptr; a stride of 0 broadcasts
+  int64_t stride[4];    // in elements: batch, head, token, key
+  int32_t dtype;        // FusescopeDtype: FS_FLOAT32 or that of q
 };
 
 // A whole number per sequence: data[b * row], int64 (wide) or int32.
@@ -68,12 +78,21 @@ struct AttentionDecodeCall {
   bool* taken;
   AttentionDecodeScales scales;  // where dtype has kE4m3Cache
   AttentionDecodeNew added;
+  AttentionDecodeBias bias;  // neither slopes nor bias: nothing is added
 };
 
 inline AttentionDecodeGeneral take_general(const AttentionDecodeArgs& a) {
   const auto& call = reinterpret_cast<const AttentionDecodeCall&>(a);
-  if (call.taken && !call.added.k) *call.taken = true;
+  if (call.taken && !call.added.k && !call.bias.slopes && !call.bias.bias) *call.taken = true;
   return call.general;
+}
+
+// nullptr: nothing is added to scores.
+inline const AttentionDecodeBias* take_bias(const AttentionDecodeArgs& a) {
+  const auto& call = reinterpret_cast<const AttentionDecodeCall&>(a);
+  if (!call.bias.slopes && !call.bias.bias) return nullptr;
+  *call.taken = true;
+  return &call.bias;
 }
 
 // nullptr: there is no new token.

@@ -13,6 +13,7 @@
 #pragma once
 #include "../common/mma.cuh"
 #include "../common/tickets.cuh"
+#include "added_scores.cuh"
 #include "merge.cuh"
 #include "shares.cuh"
 
@@ -46,10 +47,11 @@ struct Pieces {
   __device__ float* statistics(float* piece, int row) const { return piece + rows * head_dim + 2 * row; }
 };
 
-// What of a row's sum the result is divided by; 0: the row sees no key. top: what the sum is relative to, as power
-// of 2.
+// What of a row's sum the result is divided by; 0: the row sees no key. top: what the sum is relative to, in Units.
+template <bool Biased>
 __device__ __forceinline__ float divisor(const AttentionDecodeGeneral& g, int head, float top, float sum) {
-  return g.sinks && sum != 0.f ? sum + exp2_approx(g.sinks[head] * kLog2e - top) : sum;
+  using Unit = Units<Biased>;
+  return g.sinks && sum != 0.f ? sum + Unit::weight(g.sinks[head] * Unit::of_score - top) : sum;
 }
 
 // The tiles of one item that a block has computed.
@@ -60,7 +62,7 @@ struct Run {
 
 // Merges the warps' rows [first, first + count) of the run into out, or into `piece` where that is given. By all
 // threads.
-template <typename T, int Width>
+template <typename T, int Width, bool Biased>
 __device__ __forceinline__ void merge_run(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g,
                                           const MergeStorage<Width>& m, const Pieces& w, const Run& run, float* piece,
                                           int first, int count) {
@@ -73,7 +75,7 @@ __device__ __forceinline__ void merge_run(const AttentionDecodeArgs& a, const At
     const float base = top == -INFINITY ? 0.f : top;  // -inf minus -inf would be NaN
 #pragma unroll
     for (int n = 0; n < kWarps; ++n) {
-      const float weight = exp2_approx(m.maximum[n][r] - base);
+      const float weight = Units<Biased>::weight(m.maximum[n][r] - base);
       sum += weight * m.sum[n][r];
       context += weight * m.context[n][r][d];
     }
@@ -84,7 +86,7 @@ __device__ __forceinline__ void merge_run(const AttentionDecodeArgs& a, const At
         w.statistics(piece, first + r)[1] = sum;
       }
     } else {
-      const float by = divisor(g, run.head_kv * group_of(a) + row / g.tokens, base, sum);
+      const float by = divisor<Biased>(g, run.head_kv * group_of(a) + row / g.tokens, base, sum);
       const int64_t at = int64_t(run.b) * a.heads * g.tokens + run.head_kv * all_rows(a, g) + row;
       static_cast<T*>(a.out)[at * a.head_dim + d] = from_float<T>(by == 0.f ? 0.f : context / by);
     }
@@ -92,9 +94,9 @@ __device__ __forceinline__ void merge_run(const AttentionDecodeArgs& a, const At
 }
 
 // Adds the pieces of shares first ... last to one result: a warp per row, a lane per four columns. By all threads.
-template <typename T> __device__ __forceinline__ void join(const AttentionDecodeArgs& a,
-                                                           const AttentionDecodeGeneral& g, const Pieces& w,
-                                                           const Run& run, unsigned first, unsigned last) {
+template <typename T, bool Biased>
+__device__ __forceinline__ void join(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g, const Pieces& w,
+                                     const Run& run, unsigned first, unsigned last) {
   const int lane = threadIdx.x % 32, column = 4 * lane, pieces = int(last - first) + 1;
   auto piece = [&](int j) { return w.piece(first + j, j == 0); };
   for (int r = threadIdx.x / 32; r < w.rows; r += kWarps) {
@@ -110,7 +112,7 @@ template <typename T> __device__ __forceinline__ void join(const AttentionDecode
       float weight = 0.f, own = 0.f;
       if (j < pieces) {
         const float* statistics = w.statistics(piece(j), r);
-        weight = exp2_approx(statistics[0] - base);
+        weight = Units<Biased>::weight(statistics[0] - base);
         own = statistics[1];
       }
       const int here = pieces - from < 32 ? pieces - from : 32;
@@ -125,7 +127,7 @@ template <typename T> __device__ __forceinline__ void join(const AttentionDecode
         }
       }
     }
-    const float by = divisor(g, run.head_kv * group_of(a) + row / g.tokens, base, sum);
+    const float by = divisor<Biased>(g, run.head_kv * group_of(a) + row / g.tokens, base, sum);
     const float inverse = by == 0.f ? 0.f : 1.f / by;
     const int64_t at = int64_t(run.b) * a.heads * g.tokens + run.head_kv * all_rows(a, g) + row;
     if (column < a.head_dim)

@@ -8,12 +8,16 @@
 #pragma once
 #include "../common/exp2.cuh"
 #include "../common/movmatrix.cuh"
+#include "added_scores.cuh"
 #include "stream.cuh"
 
 namespace decode {
-// What a lane holds of an item; columns 8 n + 2 (lane % 4) and the next of its 8 Eights.
-template <typename T, int Width, int Eights> struct QueryColumns {
+// What a lane holds of an item; columns 8 n + 2 (lane % 4) and the next of its 8 Eights. Biased: whether something is
+// added to scores.
+template <typename T, int Width, int Eights, bool Biased> struct QueryColumns {
   static constexpr int Steps = Width / 16;
+  using Unit = Units<Biased>;
+  using Added = std::conditional_t<Biased, AddedScores<T, 2 * Eights, 2>, NothingAdded>;
   uint32_t query[Steps][Eights][2];
   float out[Steps][Eights][4];  // [s][n][i]: column of V 16 s + lane / 4 + 8 (i / 2), query column + i % 2
   float maximum[Eights][2], sum[Eights][2];
@@ -71,9 +75,28 @@ template <typename T, int Width, int Eights> struct QueryColumns {
         for (int i = 0; i < 4; ++i) out[s][n][i] = 0.f;
   }
 
-  // score[n][i]: key first + lane / 4 + 8 (i / 2), query column + i % 2, as a power of 2; -inf where it is not seen.
+  // What is added to the scores of the lane's columns: where it is, then that of the unit from key `first` on.
+  __device__ __forceinline__ void begin_added(Added& added, const AttentionDecodeArgs& a,
+                                              const AttentionDecodeGeneral& g, int b, int head_kv,
+                                              int first_row) const {
+#pragma unroll
+    for (int r = 0; r < 2 * Eights; ++r)
+      added.begin(a, g, b, head_kv, r, first_row + 8 * (r / 2) + 2 * int(threadIdx.x % 4) + r % 2);
+  }
+  __device__ __forceinline__ void load_added(Added& added, int first) const {
+#pragma unroll
+    for (int n = 0; n < Eights; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int key = first + int(threadIdx.x % 32) / 4 + 8 * (i / 2), c = i % 2;
+        added.load(2 * n + c, i / 2, key, key >= low[n][c] && key < high[n][c]);
+      }
+  }
+
+  // score[n][i]: key first + lane / 4 + 8 (i / 2), query column + i % 2, in Units; -inf where it is not seen.
   __device__ __forceinline__ void scores(float (&score)[Eights][4], const char* keys, const AttentionDecodeArgs& a,
-                                         const AttentionDecodeGeneral& g, int first, bool present) const {
+                                         const AttentionDecodeGeneral& g, int first, bool present,
+                                         const Added& added) const {
     const int lane = threadIdx.x % 32;
     float part[2][Eights][4] = {};  // even and odd steps apart, so that products wait less for one another
 #pragma unroll
@@ -83,7 +106,7 @@ template <typename T, int Width, int Eights> struct QueryColumns {
 #pragma unroll
       for (int n = 0; n < Eights; ++n) tensor_core::mma_m16n8k16<T>(part[s % 2][n], key, query[s][n]);
     }
-    const float scale = g.softcap > 0.f ? a.scale / g.softcap : a.scale * kLog2e;
+    const float scale = g.softcap > 0.f ? a.scale / g.softcap : a.scale * Unit::of_score;
 #pragma unroll
     for (int n = 0; n < Eights; ++n)
 #pragma unroll
@@ -92,13 +115,14 @@ template <typename T, int Width, int Eights> struct QueryColumns {
 #pragma unroll
       for (int n = 0; n < Eights; ++n)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) score[n][i] = g.softcap * kLog2e * tanhf(score[n][i]);
+        for (int i = 0; i < 4; ++i) score[n][i] = g.softcap * Unit::of_score * tanhf(score[n][i]);
     }
 #pragma unroll
     for (int n = 0; n < Eights; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int key = first + lane / 4 + 8 * (i / 2);
+        if constexpr (Biased) score[n][i] = added.to(score[n][i], 2 * n + i % 2, i / 2, key + 1 - high[n][i % 2]);
         if (!present || key < low[n][i % 2] || key >= high[n][i % 2]) score[n][i] = -INFINITY;
       }
   }
@@ -110,14 +134,14 @@ template <typename T, int Width, int Eights> struct QueryColumns {
 #pragma unroll
     for (int n = 0; n < Eights; ++n)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) above = above || score[n][i] > maximum[n][i % 2] + 8.f;
+      for (int i = 0; i < 4; ++i) above = above || score[n][i] > maximum[n][i % 2] + Unit::of_raise;
     if (__any_sync(kAll, above)) raise(score);
 #pragma unroll
     for (int n = 0; n < Eights; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float base = maximum[n][i % 2] == -INFINITY ? 0.f : maximum[n][i % 2];  // -inf minus -inf would be NaN
-        sum[n][i % 2] += score[n][i] = exp2_approx(score[n][i] - base);
+        sum[n][i % 2] += score[n][i] = Unit::weight(score[n][i] - base);
       }
   }
 
@@ -129,8 +153,8 @@ template <typename T, int Width, int Eights> struct QueryColumns {
         float top = fmaxf(score[n][c], score[n][2 + c]);
 #pragma unroll
         for (int d = 4; d < 32; d *= 2) top = fmaxf(top, __shfl_xor_sync(kAll, top, d));  // the lanes of a column
-        if (!(top > maximum[n][c] + 8.f)) continue;
-        const float shrink = exp2_approx(maximum[n][c] - top);
+        if (!(top > maximum[n][c] + Unit::of_raise)) continue;
+        const float shrink = Unit::weight(maximum[n][c] - top);
         maximum[n][c] = top;
         sum[n][c] *= shrink;
 #pragma unroll
@@ -158,6 +182,15 @@ template <typename T, int Width, int Eights> struct QueryColumns {
 
   static __device__ __forceinline__ bool spoilt(const char* values) { return holds_non_finite<T, Width>(values); }
 
+  // Tells add_to_seeing() the keys that the bias masks.
+  __device__ __forceinline__ void mark(float (&weight)[Eights][4], const Added& added) const {
+#pragma unroll
+    for (int n = 0; n < Eights; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (added.masks(2 * n + i % 2, i / 2)) weight[n][i] = kMasked;
+  }
+
   // The same key by key, each for the queries that see it: weight 0 times a NaN or an infinity would be NaN. first: the
   // unit's first key.
   __device__ __forceinline__ void add_to_seeing(const float (&weight)[Eights][4], const char* values, int first) {
@@ -179,7 +212,7 @@ template <typename T, int Width, int Eights> struct QueryColumns {
           for (int n = 0; n < Eights; ++n)
 #pragma unroll
             for (int c = 0; c < 2; ++c)
-              if (first + key >= low[n][c] && first + key < high[n][c])
+              if (first + key >= low[n][c] && first + key < high[n][c] && (!Biased || here[n][c] != kMasked))
                 out[s][n][2 * half + c] = fmaf(here[n][c], value, out[s][n][2 * half + c]);
         }
     }

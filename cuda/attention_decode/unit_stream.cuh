@@ -31,11 +31,11 @@ template <typename C, int Width, int Eights> struct UnitStream {
   const C *keys, *values;      // of the KV head, in page 0
   const int32_t* block_table;  // the sequence's row, or nullptr
   int b, low, length, how;
-  int unit, end;         // the next unit to load, and where the block's end
-  int page;              // of that unit; read one unit before it is needed. -1: not in the cache
-  int fill_at, read_at;  // stages
-  unsigned present;      // whether a unit is in the cache: bit 0 the one loaded last, bit 1 the one before
-  int loaded;
+  int unit, end;                 // the next unit to load, and where the block's end
+  int page = 0;                  // of that unit; read one unit before it is needed. -1: not in the cache
+  int fill_at = 0, read_at = 0;  // stages
+  unsigned present = 0;          // whether a unit is in the cache: bit 0 the one loaded last, bit 1 the one before
+  int loaded = 0;
 
   __device__ __forceinline__ void find_page() {
     page = b;

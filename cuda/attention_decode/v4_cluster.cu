@@ -11,7 +11,8 @@
 // clusters of the largest size leave SMs idle, an item has several clusters, whose results are joined as in v3.
 //
 // With a new token (new_token.cuh) the blocks load what the caches hold while the kernel before still runs, if that
-// wrote nothing of it.
+// wrote nothing of it. With something added to the scores (added_scores.cuh) a warp reads the bias of its next unit
+// while it waits for the unit's keys.
 #include "../common/cluster.cuh"
 #include "../common/dependent.cuh"
 #include "byte_columns.cuh"
@@ -23,18 +24,20 @@ namespace {
 using namespace tensor_core;
 using namespace decode;
 constexpr int kNextMayStart = 8;  // a flag of `how`, as those of loads_of()
-template <typename... More> constexpr bool adds_token = (std::is_same_v<More, AttentionDecodeNew> || ...);
+template <typename... More> constexpr bool adds_token = holds<AttentionDecodeNew, More...>;
+template <typename... More> constexpr bool biased = holds<AttentionDecodeBias, More...>;
 
 // 2^log_clusters clusters of 2^log_blocks blocks per item: rows of one KV head of one sequence. One token sees all keys
 // that are loaded; code that looks at values, even if it never runs, costs a call on few keys 5 % (NOTES.md). C: an
-// element of the cache; More: AttentionDecodeScales where that is E4m3, AttentionDecodeNew with a new token, else
-// nothing.
+// element of the cache; More: AttentionDecodeScales where that is E4m3; AttentionDecodeNew with a new token;
+// AttentionDecodeBias where something is added to scores, which a bias may mask: never OneToken.
 template <typename T, typename C, int Width, int Eights, bool OneToken, typename... More>
 __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_sm) decode_cluster(
     const __grid_constant__ AttentionDecodeArgs a, const __grid_constant__ AttentionDecodeGeneral g, int how,
     int log_blocks, int log_clusters, uint64_t tag, More... more) {
   using S = Shape<C, Width, Eights>;
-  constexpr bool bytes = std::is_same_v<C, E4m3>, adds = adds_token<More...>;
+  constexpr bool bytes = std::is_same_v<C, E4m3>, adds = adds_token<More...>, Biased = biased<More...>;
+  using Unit = Units<Biased>;
   extern __shared__ __align__(128) char shared[];  // all of it dynamic: four small blocks just fit an SM
   float* const inbox = reinterpret_cast<float*>(shared + kWarps * S::stages * S::unit_bytes);
   float2* const inbox_statistics = reinterpret_cast<float2*>(inbox + S::inbox_floats);
@@ -63,7 +66,7 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
     if (how & kNextMayStart) let_next_start();
   }
 
-  std::conditional_t<bytes, ByteColumns<T, Width, Eights>, QueryColumns<T, Width, Eights>> columns;
+  std::conditional_t<bytes, ByteColumns<T, Width, Eights, Biased>, QueryColumns<T, Width, Eights, Biased>> columns;
   if constexpr (!adds) columns.load(a, g, b, head_kv, first_row, how & kQueryPairs);
   const Span span = span_of(a, g, b);
   const int first = span.low / kUnitKeys, units = (span.length + kUnitKeys - 1) / kUnitKeys - first;
@@ -80,12 +83,7 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
                                       span.length,
                                       how,
                                       begin + warp,
-                                      end,
-                                      0,
-                                      0,
-                                      0,
-                                      0,
-                                      0};
+                                      end};
   if constexpr (adds) token.begin(a, g, (more, ...), b);
   stream.start();
   if constexpr (adds) {
@@ -100,27 +98,35 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
   }
   float v_scale = 1.f;
   if constexpr (bytes) {
-    const float k_scale = (more.k, ...)[head_kv];
-    v_scale = (more.v, ...)[head_kv];
+    const AttentionDecodeScales& scales = of_type<AttentionDecodeScales>(more...);
+    const float k_scale = scales.k[head_kv];
+    v_scale = scales.v[head_kv];
     columns.begin(a, g, first_row, span.length, k_scale);
   } else {
     columns.begin(g, first_row, span.length);
   }
+  typename decltype(columns)::Added added(more...);
+  if constexpr (Biased) columns.begin_added(added, a, g, b, head_kv, first_row);
   int done = 0;
   for (int unit = begin + warp; unit < end; unit += kWarps) {
     float score[Eights][4];
+    if constexpr (Biased) columns.load_added(added, unit * kUnitKeys);
     char* const keys = stream.template next<kKeyUnit>();
     if constexpr (adds)
       if (token.is_in(unit)) token.template put<kKeyUnit>(keys);
-    columns.scores(score, keys, a, g, unit * kUnitKeys, stream.present >> (stream.loaded - 1 - done++) & 1);
+    columns.scores(score, keys, a, g, unit * kUnitKeys, stream.present >> (stream.loaded - 1 - done++) & 1, added);
     columns.weigh(score);
     char* const values = stream.template next<kValueUnit>();
     if constexpr (adds)
       if (token.is_in(unit)) token.template put<kValueUnit>(values);
-    if (!OneToken && seen_by_some(g, span.length, unit * kUnitKeys, kUnitKeys) && columns.spoilt(values))
+    bool by_key = !OneToken && seen_by_some(g, span.length, unit * kUnitKeys, kUnitKeys);
+    if constexpr (Biased) by_key = by_key || added.masks_some();
+    if (by_key && columns.spoilt(values)) {
+      if constexpr (Biased) columns.mark(score, added);
       columns.add_to_seeing(score, values, unit * kUnitKeys);
-    else
+    } else {
       columns.add(score, values);
+    }
   }
 
   // The warps' columns, as rows, into the memory of the rings.
@@ -148,7 +154,7 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
 
   const auto store = [&](int row, int column, const Part& part) {
     const int in_group = g.tokens == 1 ? first_row + row : (first_row + row) / g.tokens;
-    const float by = divisor(g, head_kv * group_of(a) + in_group, part.base(), part.sum);
+    const float by = divisor<Biased>(g, head_kv * group_of(a) + in_group, part.base(), part.sum);
     const float inverse = by == 0.f ? 0.f : v_scale / by;
     const int64_t at = int64_t(b) * a.heads * g.tokens + head_kv * all_rows(a, g) + first_row + row;
     *reinterpret_cast<uint2*>(static_cast<T*>(a.out) + at * a.head_dim + column) =
@@ -165,7 +171,7 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) {
       const float2 of = statistics[w * S::rows + row];
-      part.add(exp2_approx(of.x - base), of.y,
+      part.add(Unit::weight(of.x - base), of.y,
                *reinterpret_cast<const float4*>(contexts + (w * S::rows + row) * S::row_floats + 4 * lane));
     }
     if (blocks == 1) {
@@ -198,7 +204,7 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
 #pragma unroll 4
     for (int other = 0; other < blocks; ++other) {
       const float2 of = inbox_statistics[other * S::rows + row];
-      part.add(exp2_approx(of.x - base), of.y, reinterpret_cast<const float4*>(inbox)[other * each + i]);
+      part.add(Unit::weight(of.x - base), of.y, reinterpret_cast<const float4*>(inbox)[other * each + i]);
     }
     if (clusters == 1)
       store_chunk(chunk, part);
@@ -216,7 +222,7 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
   }
   if (!__syncthreads_or(last)) return;  // (4)
   for (int i = threadIdx.x; i < own; i += kThreads)
-    store_chunk(rank + (i << log_blocks), joint.sum(own_pieces + i, clusters));
+    store_chunk(rank + (i << log_blocks), joint.template sum<Biased>(own_pieces + i, clusters));
 }
 
 template <typename T, typename C, int Width, int Eights, bool OneToken, typename... More>
@@ -257,14 +263,17 @@ template <typename T, typename C, typename... More>
 const char* launch_columns(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g, cudaStream_t stream,
                            const More&... more) {
   return with_width<64, 128>(a.head_dim, [&](auto width) {
-    const bool few = all_rows(a, g) <= 8;
-    if constexpr (!adds_token<More...>) {
-      if (g.tokens > 1)
-        return few ? launch<T, C, width, 1, false>(a, g, stream, more...)
-                   : launch<T, C, width, 2, false>(a, g, stream, more...);
-    }
-    return few ? launch<T, C, width, 1, true>(a, g, stream, more...)
-               : launch<T, C, width, 2, true>(a, g, stream, more...);
+    const auto launched = [&](auto one_token) {
+      constexpr bool One = decltype(one_token)::value;
+      return all_rows(a, g) <= 8 ? launch<T, C, width, 1, One>(a, g, stream, more...)
+                                 : launch<T, C, width, 2, One>(a, g, stream, more...);
+    };
+    if constexpr (biased<More...>)
+      return launched(std::false_type{});
+    else if constexpr (adds_token<More...>)
+      return launched(std::true_type{});
+    else
+      return g.tokens > 1 ? launched(std::false_type{}) : launched(std::true_type{});
   });
 }
 }  // namespace
@@ -280,7 +289,11 @@ FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void* stream) {
         const auto on = static_cast<cudaStream_t>(stream);
         const AttentionDecodeGeneral g = take_general(*args);
         if (const AttentionDecodeNew* token = take_new(*args)) return launch_columns<T, T>(*args, g, on, *token);
-        return args->dtype & kE4m3Cache ? launch_columns<T, E4m3>(*args, g, on, scales_of(*args))
-                                        : launch_columns<T, T>(*args, g, on);
+        const auto with_cache = [&](auto... more) {
+          return args->dtype & kE4m3Cache ? launch_columns<T, E4m3>(*args, g, on, scales_of(*args), more...)
+                                          : launch_columns<T, T>(*args, g, on, more...);
+        };
+        const AttentionDecodeBias* bias = take_bias(*args);
+        return bias ? with_cache(*bias) : with_cache();
       });
 }

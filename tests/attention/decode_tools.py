@@ -1,5 +1,5 @@
-"""The specification of decoding with several query tokens, pages, windows, soft-capping and sinks; inputs for
-it, and the comparison with it."""
+"""The specification of decoding with several query tokens, pages, windows, soft-capping, ALiBi, a bias and
+sinks; inputs for it, and the comparison with it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 
 from fusescope.measure.checking.check import compare
 from fusescope.ops.attention.describe import lengths as length_texts
+from fusescope.ops.common.tensors import awkward
 from fusescope.ops.fp8 import to_fp8
 
 CASES = (
@@ -39,6 +40,22 @@ FP8_CASES = tuple(
     )
 )
 """The same over a cache of e4m3, and a plain one of each head size; scales differ by head."""
+_BIASED = (
+    {"lengths": (1,), "heads": (1, 1), "dim": 64, "alibi": True},
+    {"lengths": (5, 0, 70), "heads": (4, 4), "dim": 80, "tokens": 3, "alibi": True, "bias": "bhts"},
+    {"lengths": (16, 15, 17, 0), "heads": (8, 2), "page": 16, "bias": "b11s float32"},
+    {"lengths": (130, 2), "heads": (8, 1), "dim": 96, "tokens": 8, "page": 48, "sinks": True, "bias": "hts"},
+    {"lengths": (400, 64, 1), "heads": (4, 1), "dim": 128, "window": 70, "tokens": 2, "alibi": True},
+    {"lengths": (257, 200), "heads": (2, 2), "dim": 64, "page": 256, "softcap": 2.0, "bias": "1h1s float32"},
+    {"lengths": (300, 31, 33), "heads": (24, 1), "dim": 40, "page": 32, "softcap": 5.0, "alibi": True},
+    {"lengths": (90, 64), "heads": (6, 2), "tokens": 5, "window": 20, "alibi": True, "bias": "ts"},
+    {"lengths": (200, 90), "heads": (4, 2), "dim": 128, "page": 64, "lost": True, "bias": "bhts float32"},
+    {"lengths": (40, 9), "heads": (2, 1), "sinks": True, "bias": "h11"},
+    {"lengths": (18000, 3), "heads": (8, 1), "dim": 96, "sinks": True, "bias": "s"},
+)
+BIASED_CASES = (*_BIASED, *(given | {"fp8": True} for given in _BIASED))
+"""With ALiBi, a bias or both, and again over a cache of e4m3. bias: its dimensions, 1 where it broadcasts,
+and its dtype where that is not q's. One with a dimension s masks every seventh key."""
 
 
 @dataclass
@@ -63,7 +80,8 @@ class DecodeCase:
         """The options as the operator takes them behind the implementation."""
         o = self.options
         given = o["block_table"], o["window"] or 0, o["softcap"], o["sinks"]
-        return given if "k_scale" not in o else (*given, o["k_scale"], o["v_scale"])
+        rest = "k_scale", "v_scale", "alibi_slopes", "bias"
+        return (*given, *map(o.get, rest)) if o.keys() & set(rest) else given
 
 
 def make(
@@ -81,9 +99,11 @@ def make(
     seed=0,
     strided=False,
     fp8=False,
+    alibi=False,
+    bias="",
 ) -> DecodeCase:
     """What no query sees is NaN. page 0: a contiguous cache. strided: rows begin at odd addresses. fp8: a
-    cache of e4m3, some of its values beyond the largest."""
+    cache of e4m3, some of its values beyond the largest. bias: see BIASED_CASES."""
     g = torch.Generator().manual_seed(seed)
     h, kv = heads
     room = page or 16
@@ -104,6 +124,8 @@ def make(
     count = torch.tensor(lengths)
     low = (count - tokens + 1 - window).clamp(min=0) if window else torch.zeros(batch, dtype=torch.int64)
     unseen = (keys >= count[:, None]) | (keys < low[:, None])
+    masked = keys % 7 == 3 if "s" in bias.partition(" ")[0] else keys < 0
+    unseen |= masked
     k, v = (spoilt(t, unseen[:, None, :, None], math.nan) for t in (k, v))
     table, present = None, torch.ones(batch, size, dtype=torch.bool)
     if page:
@@ -117,9 +139,25 @@ def make(
     given = dict(block_table=table, window=window, softcap=softcap)
     given["sinks"] = torch.linspace(-2, 3, h) if sinks else None
     given |= scales
+    if alibi:
+        given["alibi_slopes"] = torch.linspace(0.02, 0.7, h)
+    if bias:
+        seen = seen_of(count, tokens, window, present)[:, None].expand(-1, h, -1, -1)
+        made = _bias(bias.split()[0], seen, g).to(getattr(torch, [dtype, *bias.split()[1:]][-1]))
+        made = made.masked_fill(masked, -math.inf) if made.shape[-1] > 1 else made
+        given["bias"] = awkward(made) if strided else made
+    present = present & ~masked
     given = {name: t.to(device) if isinstance(t, torch.Tensor) else t for name, t in given.items()}
     q, k, v, count = (_moved(t, device) for t in (q, k, v, count.int()))
     return DecodeCase(q, k, v, count, dense, present, given)
+
+
+def _bias(dimensions: str, seen, generator):
+    """A drawn bias of these dimensions of b, h, t and s; NaN where no token sees it. seen: (B, H, T, S)."""
+    broadcast = [i for i, n in enumerate(dimensions.rjust(4, "1")) if n == "1"]
+    seen = seen.amax(broadcast, keepdim=True) if broadcast else seen
+    seen = seen.reshape(seen.shape[4 - len(dimensions) :])
+    return torch.randn(seen.shape, generator=generator).masked_fill(~seen, math.nan)
 
 
 def spoilt(t, where, value):
@@ -157,10 +195,14 @@ def _paged(t, table, page):
 
 def sees(case: DecodeCase) -> torch.Tensor:
     """bool (B, T, S): which keys a token sees."""
-    tokens, window = case.q.shape[2], case.options["window"]
-    keys = torch.arange(case.dense[0].shape[2])
-    position = case.lengths.cpu()[:, None, None] - tokens + torch.arange(tokens)[:, None]
-    seen = (keys <= position) & case.present[:, None]
+    return seen_of(case.lengths.cpu(), case.q.shape[2], case.options["window"], case.present)
+
+
+def seen_of(lengths, tokens: int, window: int | None, present) -> torch.Tensor:
+    """The same by its numbers; present: bool (B, S)."""
+    keys = torch.arange(present.shape[1])
+    position = lengths[:, None, None] - tokens + torch.arange(tokens)[:, None]
+    seen = (keys <= position) & present[:, None]
     return seen & (keys > position - window) if window else seen
 
 
@@ -171,6 +213,12 @@ def reference(case: DecodeCase) -> torch.Tensor:
     scores = q @ k.repeat_interleave(group, 1).transpose(2, 3) * q.shape[3] ** -0.5
     if o["softcap"]:
         scores = o["softcap"] * torch.tanh(scores / o["softcap"])
+    if "alibi_slopes" in o:
+        position = case.lengths.cpu()[:, None] - q.shape[2] + torch.arange(q.shape[2])
+        distance = torch.arange(k.shape[2]) - position[:, None, :, None]
+        scores = scores + o["alibi_slopes"].double().cpu()[:, None, None] * distance
+    if "bias" in o:
+        scores = scores + o["bias"].double().cpu()
     scores = scores.masked_fill(~sees(case)[:, None], -torch.inf)
     if o["sinks"] is not None:
         sink = o["sinks"].double().cpu()[:, None, None].expand(*scores.shape[:3], 1)
@@ -185,5 +233,8 @@ def wrong(out, case: DecodeCase) -> str | None:
     assert out.shape == expected.shape and out.is_contiguous()
     counts = sees(case).sum(2)
     fewest = int(counts[counts > 0].min()) if counts.any() else 1
+    if "alibi_slopes" in case.options:  # see the operator's tolerance
+        fewest = min(fewest, round(1 / math.tanh(case.options["alibi_slopes"].max().item() / 2)))
+    fewest = max(1, round(fewest / math.e)) if "bias" in case.options else fewest
     dtype = str(out.dtype).removeprefix("torch.")
     return compare(out.cpu(), expected, length_texts.tolerance(fewest, dtype)).reason

@@ -244,3 +244,4 @@ def test_sources_say_which_kernels_take_it():
         for word, says in (("take_general(", variant.takes.scored), ("scales_of(", variant.takes.fp8_cache)):
             assert (word in text) == (says or variant.device == "cpu"), (variant.name, word)
         assert ("take_new(" in text) == variant.takes.new_token
+        assert ("take_bias(" in text) == ("take_general(" in text)

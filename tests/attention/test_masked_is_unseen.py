@@ -95,6 +95,17 @@ def test_decoding(impl, device, check, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("impl, device, check", kernels("attention_decode", unseen.DECODING_BIAS))
+def test_a_bias_of_decoding(impl, device, check, dtype):
+    def run(case):
+        return attention_decode(*case.args, impl=impl, **case.options)
+
+    with skip_unsupported(device):
+        reason = unseen.decoding_bias(run, unseen.DECODING_BIAS[check], dtype, device)
+    assert reason is None, reason
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_decoding_sees_a_key_it_is_given(dtype):
     """A spoilt key inside one length and behind the other. (test_decode has NaN behind the lengths.)"""
     dtype = getattr(torch, dtype)

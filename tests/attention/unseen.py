@@ -173,6 +173,35 @@ def decoding(run, given: dict, dtype: str, device: str) -> str | None:
     return None
 
 
+def decoding_bias(run, given: dict, dtype: str, device: str) -> str | None:
+    """A bias of −inf for one head and token, where V is NaN, masks the key for those alone; biases near the
+    end of fp32's range give the mean of the keys that have the largest. run: as of ``decoding``."""
+    case = decode_tools.make(**given | {"bias": "bhts float32"}, dtype=dtype, device=device)
+    clean, key = case.options["bias"], 5
+    masking = clean.clone()
+    masking[0, 1, 0, key] = -math.inf
+    spoilt = torch.zeros(case.q.shape[:3], dtype=torch.bool)
+    spoilt[0] = decode_tools.sees(case)[0, :, key]
+    spoilt[0, 1, 0] = False
+    v = case.v
+    case.options["bias"], case.v = masking, v.clone()
+    case.v[0, :, key] = math.nan
+    out = run(case).cpu()
+    if not bool(out[spoilt].isfinite().logical_not().all()):
+        return "a token that sees the key is finite"
+    out = out.where(~spoilt[..., None], decode_tools.reference(case).to(out.dtype))
+    if reason := decode_tools.wrong(out, case):
+        return reason
+    case.v = v
+    for low in (-2.4e38, -HUGE, torch.finfo(torch.float32).min):
+        case.options["bias"] = torch.where(clean == -math.inf, clean, low)
+        case.options["bias"][..., 1::5] = HUGE if low == -HUGE else low
+        case.options["bias"] = case.options["bias"].masked_fill(clean == -math.inf, -math.inf)
+        if reason := decode_tools.wrong(run(case), case):
+            return f"a bias of {low:g}: {reason}"
+    return None
+
+
 DECODING = {
     "tokens": {"lengths": (70, 40), "heads": (4, 2), "dim": 64, "tokens": 3},
     "window": {"lengths": (130, 64), "heads": (8, 1), "dim": 96, "tokens": 4, "window": 20, "page": 16},
@@ -189,6 +218,12 @@ DECODING = {
     "fp8_many_rows": {"lengths": (90,), "heads": (12, 1), "dim": 128, "tokens": 8, "window": 33, "fp8": True},
 }
 """Cases of ``decoding``."""
+DECODING_BIAS = {
+    "decoding_bias": {"lengths": (70, 40), "heads": (4, 2), "dim": 64, "tokens": 3, "sinks": True},
+    "decoding_bias_of_one": {"lengths": (150,), "heads": (12, 1), "dim": 96, "softcap": 5.0},
+    "decoding_bias_fp8": {"lengths": (70, 40), "heads": (9, 1), "dim": 128, "alibi": True, "fp8": True},
+}
+"""Cases of ``decoding_bias``."""
 DENSE = {check.__name__: check for check in (keys, values, bias, masking_bias, huge_bias, cleared_padding)}
 PACKED = {"packed": False, "packed_causal": True}
 """Names of checks: whether they are causal."""

@@ -258,7 +258,14 @@ def _decode(impl):
     for values in _LONG:  # many multiprocessors: the large blocks and clusters of v4
         for copies in ("late", "early"):
             yield Case(values, copies=copies, sms=0)
-    if families(("attention_decode",))["attention_decode"].variant(impl).takes.scored:
+    takes = families(("attention_decode",))["attention_decode"].variant(impl).takes
+    if takes.scored:
+        for number, given in enumerate(decode_tools.BIASED_CASES):
+            if takes.fp8_cache or "fp8" not in given:
+                one, other = ("early", "late")[:: -1 if number % 2 else 1]
+                how = dict(dtypes=2, contiguous=number % 3 > 0, sms=1 + number % 4)
+                yield Case({"biased": number}, copies=one, **how)
+                yield Case({"biased": number}, contiguous=True, copies=other, sms=63)
         for number, given in enumerate(decode_tools.CASES):
             if max(given["lengths"]) > _OF_MANY_BLOCKS:
                 copies = ("early", "late")[number % 2]
@@ -266,7 +273,7 @@ def _decode(impl):
                 continue
             yield Case({"general": number}, dtypes=2, contiguous=number % 2 == 0, sms=1 + number % 4)
             yield Case({"general": number}, contiguous=True, copies="early", sms=63)
-    if families(("attention_decode",))["attention_decode"].variant(impl).takes.fp8_cache:
+    if takes.fp8_cache:
         for number, given in enumerate(decode_tools.FP8_CASES):
             how = dict(contiguous=number % 3 > 0, copies=("late", "early")[number % 2])
             if max(given["lengths"]) <= _OF_MANY_BLOCKS:
@@ -274,7 +281,7 @@ def _decode(impl):
                 continue
             for sms in (63, 3):  # with 3 more blocks than slots
                 yield Case({"fp8": number}, sms=sms, **how)
-    if families(("attention_decode",))["attention_decode"].variant(impl).takes.new_token:
+    if takes.new_token:
         for number, given in enumerate(step_tools.CASES):
             one, other = ("early", "late")[:: -1 if number % 2 else 1]
             if max(given["lengths"]) <= _OF_MANY_BLOCKS:
@@ -288,9 +295,13 @@ def _execute_decode(op, impl, values, dtype, contiguous, seed):
         given = step_tools.CASES[values["step"]]
         case = step_tools.make(**given, dtype=dtype, seed=seed, strided=not contiguous)
         return step_tools.wrong(case, partial(_step, impl, seed % 3 > 0), partial(_attend, impl))
-    if values.keys() & {"general", "fp8"}:
-        known = decode_tools.CASES if "general" in values else decode_tools.FP8_CASES
-        given = known[next(iter(values.values()))]
+    known = {
+        "general": decode_tools.CASES,
+        "fp8": decode_tools.FP8_CASES,
+        "biased": decode_tools.BIASED_CASES,
+    }
+    if form := next(iter(values.keys() & known), None):
+        given = known[form][values[form]]
         case = decode_tools.make(**given, dtype=dtype, seed=seed, strided=not contiguous)
         run = torch.ops.fusescope.attention_decode_general
         return decode_tools.wrong(run(*case.args, None, impl, *case.more), case)

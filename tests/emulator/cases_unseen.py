@@ -17,12 +17,14 @@ from tests.emulator.cases_attention import operands, sized, work_items
 CHECKS = {
     "attention": tuple(unseen.DENSE),
     "attention_varlen": tuple(unseen.PACKED),
-    "attention_decode": tuple(unseen.DECODING),
+    "attention_decode": (*unseen.DECODING, *unseen.DECODING_BIAS),
 }
 """By family."""
 
 # Rows without a key; padding; few keys of a tile; parts in strided-permuted order.
 _DENSE = tuple(unseen.CASES[i] for i in (1, 2, 3, 5))
+
+_OTHERS = unseen.PACKED | unseen.DECODING | unseen.DECODING_BIAS
 
 # Of v5: a row's results from several parts of the mask, from several pieces of a list, and from both.
 _FORMS = (
@@ -35,7 +37,7 @@ _FORMS = (
 def results(op: str, impl: str, check: str) -> Iterator[dict]:
     """What came of each case, as of ``cases.results``; dtypes take turns."""
     os.environ["EMULATED_COPIES"], os.environ["EMULATED_SMS"] = "late", "3"
-    cases = _DENSE if check in unseen.DENSE else ((unseen.PACKED | unseen.DECODING)[check],)
+    cases = _DENSE if check in unseen.DENSE else (_OTHERS[check],)
     dtypes = ("float16", "float32", "bfloat16")
     for number, case in enumerate(cases):
         case = sized(impl, case) if check in unseen.DENSE else case
@@ -47,6 +49,8 @@ def results(op: str, impl: str, check: str) -> Iterator[dict]:
                     result["wrong"] = unseen.packed(lambda packed: _packed(packed, impl), case, dtype, "cpu")
                 elif check in unseen.DECODING:
                     result["wrong"] = unseen.decoding(partial(_decoded, impl=impl), case, dtype, "cpu")
+                elif check in unseen.DECODING_BIAS:
+                    result["wrong"] = unseen.decoding_bias(partial(_decoded, impl=impl), case, dtype, "cpu")
                 else:
                     run = partial(_dense, impl=impl)
                     result["wrong"] = unseen.DENSE[check](run, case, dtype, "cpu")

@@ -11,6 +11,7 @@ from fusescope.ops.attention.dispatch import checks, tracing
 from fusescope.ops.attention.dispatch.dispatch import REFUSALS, Dispatch, empty_like, is_refusal
 
 _INT_RANGE = 1 << 30
+_NO_OPTIONS = (None,) * 8
 _dispatch = Dispatch("attention_decode")
 
 
@@ -29,6 +30,8 @@ def attention_decode(
     sinks=None,
     k_scale=None,
     v_scale=None,
+    alibi_slopes=None,
+    bias=None,
 ):
     """softmax(scale q kᵀ) v over the first lengths[b] keys of each sequence: contiguous (B, H, T, D) of q's
     dtype.
@@ -49,7 +52,13 @@ def attention_decode(
     not seen. window: the keys that a token sees at most, the last before it and its own. softcap: c > 0,
     scaled scores become c tanh(score / c). sinks: floating point (H,), a score of each head that takes part
     in the softmax and adds nothing; a token without a key stays zeros. A key has no effect on a token that
-    does not see it, whatever K and V hold there.
+    does not see it, whatever K, V and the bias hold there.
+
+    Added to the scaled and soft-capped scores, both where both are given: alibi_slopes, float32 (H,) on q's
+    device: slope[h] · (j − p) for key j and a token at position p = lengths[b] − T + t (ALiBi: BLOOM, MPT).
+    bias: of q's dtype or float32 on q's device, broadcastable to (B, H, T, S_max), any strides: its column j
+    is key j of the sequence, so it is as wide as the cache has room, with a block table C · page. −inf masks
+    the key, whatever K and V hold there.
 
     k_scale, v_scale: float32 (H_kv,), contiguous, on q's device, positive. With them k_cache and v_cache are
     of torch.float8_e4m3fn: a key of KV head h is k_scale[h] times what the cache holds, a value v_scale[h]
@@ -59,12 +68,18 @@ def attention_decode(
     The same lengths on the same device give the same bits. Raises TypeError and ValueError for arguments that
     break a rule, and Unsupported for what the kernel does not take.
     """
-    if block_table is not None or window is not None or softcap is not None or sinks is not None:
-        more = block_table, window, softcap, sinks, k_scale, v_scale
-        return _general(q, k_cache, v_cache, lengths, scale, impl, check, *more)
-    if k_scale is not None or v_scale is not None:
-        more = None, None, None, None, k_scale, v_scale
-        return _general(q, k_cache, v_cache, lengths, scale, impl, check, *more)
+    if (
+        block_table is not None
+        or window is not None
+        or softcap is not None
+        or sinks is not None
+        or k_scale is not None
+        or v_scale is not None
+        or alibi_slopes is not None
+        or bias is not None
+    ):
+        options = block_table, window, softcap, sinks, k_scale, v_scale, alibi_slopes, bias
+        return _general(q, k_cache, v_cache, lengths, scale, impl, check, options)
     if _dispatch.is_loaded() and not _dispatch.is_compiling() and not _dispatch.modes():
         try:
             if scale is not None:
@@ -99,7 +114,7 @@ def _first_call(q, k_cache, v_cache, lengths, scale, impl, check):
     import torch
 
     if getattr(q, "ndim", 0) == 4 and q.shape[2] > 1:
-        return _general(q, k_cache, v_cache, lengths, scale, impl, check)
+        return _general(q, k_cache, v_cache, lengths, scale, impl, check, _NO_OPTIONS)
     check_call(q, k_cache, v_cache, lengths, scale, impl)
     if checks.are_read(torch, check, lengths):
         checks.cache_lengths(lengths, k_cache.shape[2])
@@ -113,49 +128,42 @@ def _first_call(q, k_cache, v_cache, lengths, scale, impl, check):
     return out
 
 
-def _general(
-    q,
-    k_cache,
-    v_cache,
-    lengths,
-    scale,
-    impl,
-    check,
-    block_table=None,
-    window=None,
-    softcap=None,
-    sinks=None,
-    k_scale=None,
-    v_scale=None,
-):
+def _general(q, k_cache, v_cache, lengths, scale, impl, check, options):
     """The call that an operator of its own takes; nothing of it is remembered."""
     import torch
 
+    block_table, window, softcap, sinks, k_scale, v_scale, slopes, bias = options
     check_call(q, k_cache, v_cache, lengths, scale, impl, block_table, k_scale, v_scale)
     _check_window(window)
     checks.softcap(softcap)
     checks.sinks(torch, sinks, q)
+    checks.slopes(torch, slopes, q)
+    room = k_cache.shape[2] * (1 if block_table is None else block_table.shape[1])
+    if bias is not None:
+        checks.added(torch, bias, q, (*q.shape[:3], room), "(B, H, T, S_max)", "attention_decode")
     if checks.are_read(torch, check, lengths):
-        columns = 1 if block_table is None else block_table.shape[1]
-        checks.cache_lengths(lengths, k_cache.shape[2] * columns)
+        checks.cache_lengths(lengths, room)
         checks.positive(k_scale=k_scale, v_scale=v_scale)
-    chosen = choose(q, general=True, fp8_cache=k_scale is not None) if impl == "auto" else impl
+    biased = slopes is not None or bias is not None
+    chosen = choose(q, True, k_scale is not None, biased) if impl == "auto" else impl
     sinks = None if sinks is None else sinks.to(torch.float32).contiguous()
+    slopes = None if slopes is None else slopes.contiguous()
     scale, softcap = (None if number is None else float(number) for number in (scale, softcap))
     given = q, k_cache, v_cache, lengths, scale
-    more = block_table, window or 0, softcap, sinks, k_scale, v_scale
+    more = block_table, window or 0, softcap, sinks, k_scale, v_scale, slopes, bias
     if torch.compiler.is_compiling():
         tracing.load(q.device.type, "attention_decode")
         return torch.ops.fusescope.attention_decode_general.default(*given, chosen, *more)
     return kernels.call("attention_decode_general", *given, impl=chosen, more=more)
 
 
-def choose(q, general: bool = False, fp8_cache: bool = False) -> str:
+def choose(q, general: bool = False, fp8_cache: bool = False, biased: bool = False) -> str:
     """The kernel that "auto" means: the last one for this GPU that takes the dtype; general: of those
-    that take more than one query over a padded cache; fp8_cache: of those that take one with scales."""
+    that take more than one query over a padded cache; fp8_cache: of those that take one with scales; biased:
+    of those that take ALiBi and a bias."""
     if q.device.type == "cpu":
         return "cpu"
-    facts = q.dtype, int(q.shape[3]), False, True, False, False, general, False, fp8_cache
+    facts = q.dtype, int(q.shape[3]), False, not biased, False, False, general, False, fp8_cache
     return tracing.last_that_takes("attention_decode", q.device.index, *facts)
 
 
@@ -176,8 +184,11 @@ def _general_fake(
     sinks=None,
     k_scale=None,
     v_scale=None,
+    alibi_slopes=None,
+    bias=None,
 ):
-    return empty_like(q, k_cache, v_cache, lengths, block_table, sinks, k_scale, v_scale)
+    more = block_table, sinks, k_scale, v_scale, alibi_slopes, bias
+    return empty_like(q, k_cache, v_cache, lengths, *more)
 
 
 register_fakes({"attention_decode": _fake, "attention_decode_general": _general_fake})

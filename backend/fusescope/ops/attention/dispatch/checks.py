@@ -117,6 +117,12 @@ def plan(given: Plan, q, k) -> None:
 
 
 def bias(torch, given, q, k) -> None:
+    """The bias of ``attention``."""
+    added(torch, given, q, (*q.shape[:3], k.shape[2]), "(B, H, S_q, S_k)", "attention")
+
+
+def added(torch, given, q, full, sizes: str, function: str) -> None:
+    """A bias that a function adds to scores of the shape ``full``, whose sizes it calls ``sizes``."""
     if not isinstance(given, torch.Tensor):
         raise TypeError(f"bias is a tensor added to the scores, not {type(given).__name__}")
     if given.dtype not in (q.dtype, torch.float32):
@@ -124,16 +130,13 @@ def bias(torch, given, q, k) -> None:
         raise TypeError(f"bias is of q's dtype {q.dtype} or torch.float32, not {given.dtype}{hint}")
     if given.device != q.device:
         raise ValueError(f"bias is on q's device {q.device}, not on {given.device}")
-    broadcastable("bias", given, q, k)
-    no_gradient(torch, "attention", given, what="bias")
+    broadcastable("bias", given, full, sizes)
+    no_gradient(torch, function, given, what="bias")
 
 
-def broadcastable(what: str, t, q, k) -> None:
-    full = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+def broadcastable(what: str, t, full, sizes: str = "(B, H, S_q, S_k)") -> None:
     if t.dim() > 4 or any(have not in (1, want) for have, want in zip(reversed(t.shape), reversed(full))):
-        raise ValueError(
-            f"{what} is broadcastable to (B, H, S_q, S_k) = {full}; its shape is {tuple(t.shape)}"
-        )
+        raise ValueError(f"{what} is broadcastable to {sizes} = {tuple(full)}; its shape is {tuple(t.shape)}")
 
 
 def are_read(torch, check, numbers) -> bool:
@@ -216,6 +219,21 @@ def sinks(torch, given, q) -> None:
     if given.device != q.device:
         raise ValueError(f"sinks are on q's device {q.device}, not on {given.device}")
     no_gradient(torch, "attention", given, what="sinks")
+
+
+def slopes(torch, given, q) -> None:
+    """ALiBi's."""
+    if given is None:
+        return
+    are_tensors(torch, alibi_slopes=given)
+    if given.dtype != torch.float32 or tuple(given.shape) != (q.shape[1],):
+        raise ValueError(
+            f"alibi_slopes are float32, one of each of the {q.shape[1]} query heads; these are "
+            f"{given.dtype} of shape {tuple(given.shape)}"
+        )
+    if given.device != q.device:
+        raise ValueError(f"alibi_slopes are on q's device {q.device}, not on {given.device}")
+    no_gradient(torch, "attention_decode", given, what="alibi_slopes")
 
 
 def fp8_cache(torch, q, k, v, **scales) -> None:

@@ -30,5 +30,5 @@ def plan_of(mask, q, k) -> Plan | None:
     if isinstance(mask, Mask) and mask.sequences not in (None, q.shape[0]):
         raise ValueError(f"mask {mask} is written for {mask.sequences} sequences, the batch is {q.shape[0]}")
     if isinstance(mask, torch.Tensor):
-        checks.broadcastable("a mask tensor", mask, q, k)
+        checks.broadcastable("a mask tensor", mask, (*q.shape[:3], seq_k))
     return prepare(mask, seq_q, seq_k, device)
