@@ -17,7 +17,15 @@ from fusescope.core.schema.cases import ABSENT, varying_values, whole
 
 OP = ops.load("attention_decode")
 SMALL = {"batch": 2, "heads": 4, "kv_heads": 2, "seq_max": 64, "head_dim": 32, "lengths": "64+20"}
-OPTIONS = {"tokens": 3, "page": "16", "window": 9, "softcap": 2.0, "sinks": "yes"}
+OPTIONS = {
+    "tokens": 3,
+    "page": "16",
+    "window": 9,
+    "softcap": 2.0,
+    "sinks": "yes",
+    "alibi": "yes",
+    "bias": "head",
+}
 
 
 def recorded():
@@ -33,9 +41,12 @@ def test_cases_of_recorded_runs_keep_their_names():
 
 def test_an_option_at_its_default_is_no_key():
     plain = OP.validate(SMALL)
-    assert OP.validate(SMALL | {"tokens": 1, "page": "none", "window": None, "sinks": "no"}) == plain
+    assert (
+        OP.validate(SMALL | {"tokens": 1, "page": "none", "window": None, "sinks": "no", "bias": "none"})
+        == plain
+    )
     assert OP.validate(SMALL | {k: str(v) for k, v in OPTIONS.items()}) == plain | OPTIONS
-    assert not set(OP.inputs(plain, "float32", "cpu", 0)) & {"block_table", "window", "softcap", "sinks"}
+    assert set(OP.inputs(plain, "float32", "cpu", 0)) == {"q", "k", "v", "lengths"}
 
 
 @pytest.mark.parametrize(
@@ -49,6 +60,8 @@ def test_an_option_at_its_default_is_no_key():
         ({"softcap": 0.0}, "softcap must be a number above 0"),
         ({"softcap": float("nan")}, "softcap must be a number above 0"),
         ({"sinks": True}, "sinks must be no or yes"),
+        ({"alibi": True}, "alibi must be no or yes"),
+        ({"bias": "batch"}, "bias must be none or head"),
     ),
 )
 def test_what_does_not_fit_is_an_error(given, text):
@@ -79,7 +92,7 @@ def test_cost_counts_what_is_seen(tokens, window, lengths):
     assert (OP.tolerance(case, "float32").absolute > full) == (fewest < min(64 - tokens + 1, window or 64))
 
 
-@pytest.mark.parametrize("options", ({}, {"tokens": 4, "page": "16"}))
+@pytest.mark.parametrize("options", ({}, {"tokens": 4, "page": "16"}, {"alibi": "yes", "bias": "head"}))
 def test_cost_reads_every_operand_once_where_all_is_seen(options):
     case = OP.validate(SMALL | {"lengths": "full"} | options)
     read = [t for name, t in OP.inputs(case, "float32", "cpu", 0).items() if name != "lengths"]

@@ -93,6 +93,9 @@ EXTRA = {
             ("full", {"page": "32"}),
             ("drawn", {"window": 7, "tokens": 2, "page": "16"}),
             ("96+1+64", {"softcap": 3.0, "page": "16", "window": 20, "sinks": "yes", "tokens": 4}),
+            ("96+5+40", {"alibi": "yes", "tokens": 2, "page": "16"}),
+            ("96+64+80", {"bias": "head", "softcap": 3.0, "tokens": 3}),
+            ("drawn", {"kv_dtype": "fp8", "alibi": "yes", "bias": "head", "window": 30}),
             ("96+5+40", {"kv_dtype": "fp8"}),
             ("drawn", {"kv_dtype": "fp8", "page": "32", "window": 30, "tokens": 2, "sinks": "yes"}),
         )

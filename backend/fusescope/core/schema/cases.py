@@ -11,6 +11,8 @@ ABSENT: Mapping[str, Any] = {
     "window": "none",
     "softcap": "none",
     "sinks": "no",
+    "alibi": "no",
+    "bias": "none",
     "score": "none",
     "kv_dtype": "q",
     "weights": "as x",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from fusescope.ops.attention.decode import attention_decode, choose
 from fusescope.ops.attention.describe.cases import DTYPES, TOLERANCE
-from fusescope.ops.attention.describe.decode import PARAMETERS, cost, lengths, tolerance, validate
+from fusescope.ops.attention.describe.decode import PARAMETERS, cost, lengths, slopes, tolerance, validate
 from fusescope.ops.base import Peer
 from fusescope.ops.common.peers import late
 from fusescope.ops.common.tensors import generator_for, random_tensor
@@ -25,8 +25,9 @@ FAMILY = "attention_decode"
 def inputs(values, dtype, device, seed, contiguous=True):
     """q (B, H, T, D), k and v (B, H_kv, S_max, D), lengths int32 (B,), and of the options those that the case
     has: block_table int32 (B, S_max / page) with k and v (B · S_max / page, H_kv, page, D), window, softcap,
-    sinks (H,), k_scale and v_scale (H_kv,) with k and v of e4m3. contiguous=False: the dimensions 1 and 2 of
-    a cache turned in memory, from an odd address on, and q with its columns apart."""
+    sinks and alibi_slopes (H,), bias (1, H, T, S_max), k_scale and v_scale (H_kv,) with k and v of e4m3.
+    contiguous=False: the dimensions 1 and 2 of a cache turned in memory, from an odd address on, and q and
+    the bias with their columns apart."""
     import torch
 
     g = generator_for(device, seed)
@@ -47,6 +48,10 @@ def inputs(values, dtype, device, seed, contiguous=True):
         found["block_table"] = order.to(torch.int32).view(b, s // page)
     if "sinks" in values:
         found["sinks"] = torch.randn(h, generator=g, device=device)
+    if "alibi" in values:
+        found["alibi_slopes"] = torch.tensor(slopes(h), device=device)
+    if "bias" in values:
+        found["bias"] = random_tensor((1, h, q.shape[2], s), dtype, device, g, contiguous)
     return found | {name: values[name] for name in ("window", "softcap") if name in values}
 
 
@@ -58,7 +63,7 @@ def _turned(cache):
     return view
 
 
-_OPTIONS = ("block_table", "window", "softcap", "sinks", "k_scale", "v_scale")
+_OPTIONS = ("block_table", "window", "softcap", "sinks", "k_scale", "v_scale", "alibi_slopes", "bias")
 
 
 def arguments(inputs):
@@ -73,7 +78,8 @@ def call(inputs, impl):
 
 def auto(inputs):
     general = inputs["q"].shape[2] > 1 or any(name in inputs for name in _OPTIONS)
-    return choose(inputs["q"], general, "k_scale" in inputs)
+    biased = "alibi_slopes" in inputs or "bias" in inputs
+    return choose(inputs["q"], general, "k_scale" in inputs, biased)
 
 
 def reference(inputs):
@@ -92,6 +98,10 @@ def reference(inputs):
         scores = (rows @ k.transpose(1, 2) * d**-0.5).view(h, tokens, n)
         scores = scores if cap is None else cap * torch.tanh(scores / cap)
         key, own = torch.arange(n, device=q.device), torch.arange(n - tokens, n, device=q.device)[:, None]
+        if "alibi_slopes" in inputs:
+            scores = scores + inputs["alibi_slopes"].double()[:, None, None] * (key - own)
+        if "bias" in inputs:
+            scores = scores + inputs["bias"][0, :, :, :n].double()
         sees = key <= own if window is None else (key <= own) & (key > own - window)
         scores = scores.masked_fill(~sees, -torch.inf)
         if "sinks" in inputs:

@@ -3,6 +3,8 @@ torch."""
 
 from __future__ import annotations
 
+import math
+
 from fusescope.core.schema import Parameter, size
 from fusescope.ops.attention.describe import lengths as length_texts
 from fusescope.ops.attention.describe.cases import KV_HEADS, complete_heads, head_dim
@@ -66,6 +68,22 @@ PARAMETERS = (
         omitted=True,
     ),
     Parameter(
+        "alibi",
+        "choice",
+        "no",
+        "yes: slope[h] * (key - position of the query) added to the scores (ALiBi), as in BLOOM and MPT",
+        choices=("no", "yes"),
+        omitted=True,
+    ),
+    Parameter(
+        "bias",
+        "choice",
+        "none",
+        "head: random scores per head added, (1, H, T, seq_max)",
+        choices=("none", "head"),
+        omitted=True,
+    ),
+    Parameter(
         "kv_dtype",
         "choice",
         "q",
@@ -77,9 +95,8 @@ PARAMETERS = (
 
 
 def validate(values):
-    """The complete case, kv_heads filled in; tokens, page, window, softcap, sinks and kv_dtype only where
-    they are not the default. ValueError for unknown keys, sizes out of bounds, and what does not fit
-    together."""
+    """The complete case, kv_heads filled in; tokens and what follows it in PARAMETERS only where they are not
+    the default. ValueError for unknown keys, sizes out of bounds, and what does not fit together."""
     case = complete_heads("attention_decode", PARAMETERS, values)
     lengths(case)
     if case.get("tokens", 1) > case["seq_max"]:
@@ -95,10 +112,23 @@ def lengths(values) -> tuple[int, ...]:
 
 
 def tolerance(values, dtype):
-    """It shrinks with the outputs, which average over the keys: the fewest of a token that sees any count. An
-    fp8 cache changes nothing: its values are exact in fp16 and bf16, and its scales factors in fp32."""
-    counts = (n for length in set(lengths(values)) for n in _seen(values, length) if n)
-    return length_texts.tolerance(min(counts, default=1), dtype)
+    """It shrinks with the outputs, which average over the keys: the fewest of a token that sees any count,
+    fewer where weights differ by what is added to scores. An fp8 cache changes nothing: its values are exact
+    in fp16 and bf16, and its scales factors in fp32."""
+    fewest = min((n for length in set(lengths(values)) for n in _seen(values, length) if n), default=1)
+    if "alibi" in values:  # 1 / sum of squares of weights that fall by exp(-slope) from key to key
+        fewest = min(fewest, round(1 / math.tanh(max(slopes(values["heads"])) / 2)))
+    if "bias" in values:  # the variance of scores is 2, not 1 (see cases.tolerance)
+        fewest = max(1, round(fewest / math.e))
+    return length_texts.tolerance(fewest, dtype)
+
+
+def slopes(heads: int) -> list[float]:
+    """ALiBi's slopes (Press et al. 2022): 2^(-8 i / heads), i from 1 on, where heads is a power of 2; else
+    those of the power below it, then every second one of the power above."""
+    power = 1 << heads.bit_length() - 1
+    own = [2.0 ** (-8 * (i + 1) / power) for i in range(power)]
+    return own + [2.0 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)]
 
 
 def _seen(values, length: int) -> list[int]:
@@ -108,6 +138,20 @@ def _seen(values, length: int) -> list[int]:
     return [min(n, values.get("window", n)) for n in counts]
 
 
+def _biases(values) -> int:
+    """Places of a head's bias that a token of any sequence sees, over all tokens."""
+    tokens, window, counts = values.get("tokens", 1), values.get("window"), lengths(values)
+    found = 0
+    for t in range(tokens):
+        ends = sorted(max(0, n - tokens + 1 + t) for n in counts)
+        to = 0  # the places before it are counted
+        for end in ends:
+            begin = max(to, end - window if window else 0)
+            found += max(0, end - begin)
+            to = max(to, end)
+    return found
+
+
 def _read(values, length: int) -> int:
     """The keys of a sequence that any of its new tokens sees."""
     return min(length, values.get("window", length) + values.get("tokens", 1) - 1)
@@ -115,8 +159,8 @@ def _read(values, length: int) -> int:
 
 def cost(values, dtype):
     """Two products of 2·D operations per key, query head and token that sees it, executed for every token and
-    whole tiles of 64 keys that any token sees; those keys and values, queries, the table of pages
-    and the scales of an fp8 cache once."""
+    whole tiles of 64 keys that any token sees; those keys and values, queries, the table of pages, the
+    scales of an fp8 cache, slopes and what is seen of the bias once."""
     size = 4 if dtype == "float32" else 2
     own = 1 if "kv_dtype" in values else size  # of the cache
     batch, heads, kv, d = (values[n] for n in ("batch", "heads", "kv_heads", "head_dim"))
@@ -128,4 +172,6 @@ def cost(values, dtype):
     table = 4 * batch * (values["seq_max"] // int(values["page"])) if "page" in values else 0
     notes = {"live_keys": live, "mean_length": sum(lengths(values)) / batch}
     read = q + 2 * own * d * kv * live + table + (8 * kv if "kv_dtype" in values else 0)
+    read += 4 * heads if "alibi" in values else 0
+    read += size * heads * _biases(values) if "bias" in values else 0
     return Cost(4.0 * d * heads * seen, 4.0 * d * heads * executed, read, q, "matrix", notes)

@@ -1,5 +1,5 @@
-"""Peers of decoding: PyTorch over the padded cache with a mask of what each token sees; pages are gathered
-into such a cache, and an fp8 cache is brought to q's dtype, in every call."""
+"""Peers of decoding: PyTorch over the padded cache with a mask of what each token sees, ALiBi and the bias in
+it; pages are gathered into such a cache, and an fp8 cache is brought to q's dtype, in every call."""
 
 from __future__ import annotations
 
@@ -13,18 +13,33 @@ from fusescope.ops.fp8 import from_fp8, taken
 
 
 def _mask(inputs):
-    """(additive mask (B, 1, T, S_max) or None where every key is live, empty tokens (B, 1, T, 1) or None)."""
-    lengths, k, window = inputs["lengths"], inputs["k"], inputs.get("window")
-    tokens, table = inputs["q"].shape[2], inputs.get("block_table")
+    """(additive mask (B, 1 or H, T, S_max) or None where every key is live and nothing is added, empty tokens
+    (B, 1, T, 1) or None)."""
+    q, lengths, k, window = inputs["q"], inputs["lengths"], inputs["k"], inputs.get("window")
+    tokens, table = q.shape[2], inputs.get("block_table")
     own = lengths[:, None, None] - tokens + torch.arange(tokens, device=k.device)[:, None]
     key = torch.arange(k.shape[2] * (1 if table is None else table.shape[1]), device=k.device)
     dead = key > own
     if window is not None:
         dead |= key <= own - window
+    added = _added(inputs, (key - own)[:, None])
     if not bool(dead.any()):
-        return None, None
+        return added, None
     empty = dead.all(2)[:, None, :, None]
-    return sdpa.dead_scores(dead, inputs["q"].dtype)[:, None], empty if bool(empty.any()) else None
+    if added is None:
+        mask = sdpa.dead_scores(dead, q.dtype)[:, None]
+    else:
+        mask = added.masked_fill(dead[:, None], -torch.inf)
+    return mask, empty if bool(empty.any()) else None
+
+
+def _added(inputs, distance):
+    """What is added to scores, of q's dtype, or None. distance: key less position, (B, 1, T, S_max)."""
+    slopes, bias = inputs.get("alibi_slopes"), inputs.get("bias")
+    if slopes is None:
+        return bias if bias is None else bias.expand(distance.shape[0], -1, -1, -1)
+    alibi = slopes[:, None, None] * distance
+    return (alibi if bias is None else alibi + bias).to(inputs["q"].dtype)
 
 
 def _cache(inputs):
@@ -48,11 +63,13 @@ def _grouped(inputs):
 
 
 def _for_rows(mask, inputs):
-    """The mask (B, 1, T, S_max) for grouped rows."""
-    q = inputs["q"]
-    return (
-        mask if mask is None or q.shape[2] == 1 else mask.repeat(1, 1, q.shape[1] // inputs["k"].shape[1], 1)
-    )
+    """The mask for grouped rows, (B, 1 or H_kv, 1 or H / H_kv · T, S_max)."""
+    q, kv = inputs["q"], inputs["k"].shape[1]
+    if mask is None or (q.shape[2] == 1 and mask.shape[1] == 1):
+        return mask
+    if mask.shape[1] > 1:
+        return mask.reshape(q.shape[0], kv, -1, mask.shape[3])
+    return mask.repeat(1, 1, q.shape[1] // kv, 1)
 
 
 def _finished(run, inputs, empty, backend=None):
@@ -127,6 +144,7 @@ def flex(inputs):
     call."""
     q, lengths, window, cap = inputs["q"], inputs["lengths"], inputs.get("window"), inputs.get("softcap")
     sinks, tokens, kv = inputs.get("sinks"), q.shape[2], inputs["k"].shape[1]
+    slopes, bias = inputs.get("alibi_slopes"), inputs.get("bias")
     compiled, cache, (mask, empty) = sdpa.compiled_flex(), _cache(inputs), _mask(inputs)
     keys = mask.shape[3] if mask is not None else 0
     block_mask = None
@@ -135,8 +153,12 @@ def flex(inputs):
         own = lengths[b] - tokens + i
         return j <= own if window is None else (j <= own) & (j > own - window)
 
-    def capped(score, b, h, i, j):
-        return cap * torch.tanh(score / cap)
+    def modified(score, b, h, i, j):
+        if cap is not None:
+            score = cap * torch.tanh(score / cap)
+        if slopes is not None:
+            score = score + slopes[h] * (j - lengths[b] + tokens - i)
+        return score if bias is None else score + bias[0, h, i, j]
 
     def make_block_mask():
         nonlocal block_mask
@@ -147,7 +169,7 @@ def flex(inputs):
     options = dict(
         block_mask=block_mask,
         enable_gqa=q.shape[1] != kv,
-        score_mod=None if cap is None else capped,
+        score_mod=None if cap is None and slopes is None and bias is None else modified,
         return_lse=sinks is not None,
     )
 
