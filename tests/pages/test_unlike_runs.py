@@ -40,7 +40,7 @@ def test_a_key_with_another_value_is_another_workload_whatever_it_is(key):
 
 
 @pytest.mark.parametrize(
-    ("key", "default"), [*ABSENT.items(), ("kv_heads", 12), ("seq_k", 512), ("bias", "none")]
+    ("key", "default"), [*ABSENT.items(), ("kv_heads", 12), ("seq_k", 512), ("activation", "none")]
 )
 def test_a_key_that_an_older_run_lacks_is_its_default(key, default):
     left_out = () if key in ("kv_heads", "seq_k") else (key,)
@@ -59,8 +59,8 @@ def test_what_follows_a_key_left_out_differs_too():
 
 
 def test_a_missing_key_without_a_default_may_be_anything():
-    answer, _ = judged(source(0, {"bias": None}), source(1, {"bias": "alibi"}), "bias")
-    assert "bias unknown against alibi" in answer.text
+    answer, _ = judged(source(0, {"mask": None}), source(1, {"mask": "causal"}), "mask")
+    assert "mask unknown against causal" in answer.text
 
 
 def test_in_part_of_the_rows_the_verdict_stands():
