@@ -302,3 +302,18 @@ def test_costs_of_a_covered_model_are_those_of_its_family_and_of_others_count_ca
     whole = models.cost(name, case(name, **NEW, batch=2), "float32")
     assert whole.flop_effective > models.cost(name, case(name, phase="prefill"), "float32").flop_effective
     assert costs.cache_bytes(name, case(name, phase="decode"), "float16") == 2 * 2 * 18 * per_token
+
+
+def test_costs_count_what_a_window_leaves(tmp_path):
+    """Of 17 tokens 8: of each sequence 108 of 153 pairs, a token over 8 of 18 keys, of which it reads 8."""
+    costs_of = {}
+    for window in (None, 8):
+        (folder := tmp_path / str(window)).mkdir()
+        name = write(folder, "mistral", sliding_window=window)
+        for phase in ("prefill", "decode"):
+            costs_of[window, phase] = models.cost(name, case(name, phase=phase), "float32")
+    for phase, share in (("prefill", 108 / 153), ("decode", 8 / 18)):
+        whole, within = (costs_of[w, phase].notes["effective"]["attention"] for w in (None, 8))
+        assert within == pytest.approx(share * whole)
+    read = [costs_of[window, "decode"].bytes_read for window in (None, 8)]
+    assert read[0] - read[1] == 2 * (17 - 8) * 4 * 2 * 2 * 32, "two layers' keys and values of one head of 32"

@@ -82,13 +82,24 @@ def _read(file: Path) -> bytes:
         raise ValueError(f"{file} cannot be read: {error.strerror}") from None
 
 
+# What a description is made by: another one of any of these makes it anew.
+_CODE = (
+    "by_config/transformers_model.py",
+    "hugging_face/support.py",
+    "run/caching.py",
+    "run/kv_cache.py",
+)
+
+
 @lru_cache(maxsize=64)
 def _described(file: str, content: str) -> dict[str, Any]:
     try:
         version = metadata.version("transformers")
     except metadata.PackageNotFoundError:
         raise ValueError("a model by its config.json needs transformers: pip install transformers") from None
-    code = hashlib.sha256((paths.PACKAGE / "models/by_config/transformers_model.py").read_bytes()).hexdigest()
+    code = hashlib.sha256(
+        b"".join((paths.PACKAGE / "models" / name).read_bytes() for name in _CODE)
+    ).hexdigest()
     kept = paths.build_cache() / "architectures" / f"{content[:32]}-{version}-{code[:8]}.json"
     try:
         return json.loads(kept.read_text())

@@ -170,6 +170,10 @@ def _generating(file: str, layers: int, kind: str, sizes: dict[str, int]) -> tup
     heads = sizes["kv_heads"] or sizes["heads"]
     try:
         module = _laid_out(file, layers, head=True)
+    except Exception as error:  # of a class of transformers
+        words = f"its model with a head cannot be made: {_line(error)}"
+        return None, {"cache": None, "takes": [], "uncached": words}
+    try:
         cache = caching.shapes(module, layers, (heads, sizes["head_dim"], sizes["head_dim"]))
     except caching.Uncached as why:
         return None, {"cache": None, "takes": [], "uncached": str(why)}

@@ -38,7 +38,8 @@ def cost(name: str, case: Mapping[str, Any], dtype: str, quantised: str | None =
         return _of_architecture(module, config, case, counts, size)
     decode = case.get("phase") == "decode"
     tokens, valid = case["batch"] * (1 if decode else case["seq"]), case["batch"] if decode else sum(counts)
-    pairs = _pairs(case, counts, decode)
+    window = config.more.get("window") or case["seq"] + 1
+    pairs = _pairs(case, counts, decode, window)
     effective, executed = (
         _parts(module.KIND, config, t, p, case, decode) for t, p in zip((valid, tokens), pairs)
     )
@@ -48,7 +49,7 @@ def cost(name: str, case: Mapping[str, Any], dtype: str, quantised: str | None =
     )
     tables = (2 if module.KIND == "encoder-decoder" else 1) * valid * config.hidden
     head = config.vocab * config.hidden if decode and config.tied else 0
-    cache = 2 * sum(counts) * config.kv_inner * config.layers if decode else 0
+    cache = 2 * sum(min(n, window) for n in counts) * config.kv_inner * config.layers if decode else 0
     pixels = tokens * config.pixels
     written = case["batch"] * config.vocab if decode else valid * config.hidden
     notes = {"effective": effective, "executed": executed, "valid_tokens": valid, "tokens": tokens}
@@ -207,12 +208,17 @@ def _parts(
     return found
 
 
-def _pairs(case, counts: list[int], decode: bool) -> tuple[tuple[float, float], tuple[float, float]]:
-    """((effective self, cross), (executed self, cross)) pairs of a head, over the batch."""
+def _pairs(
+    case, counts: list[int], decode: bool, window: int
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """((effective self, cross), (executed self, cross)) pairs of a head, over the batch; window: how many
+    tokens a token sees at most, itself among them."""
     batch, seq = case["batch"], case["seq"]
     if decode:
-        return (float(sum(counts) + batch), 0.0), (float(batch * (seq + 1)), 0.0)
-    mask = masks.parse(case["mask"])
+        seen = sum(min(n + 1, window) for n in counts)
+        return (float(seen), 0.0), (float(batch * min(seq + 1, window)), 0.0)
+    within = f"sliding_window:left={window - 1},right=0"
+    mask = masks.parse(within if window < seq and case["mask"] == "causal" else case["mask"])
     cut = counting.counts(mask, seq, seq)
     copies = 1 if mask.sequences else batch
     executed, cross = float(cut.executed * copies), (float(seq * sum(counts)), float(batch * seq * seq))

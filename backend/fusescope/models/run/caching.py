@@ -17,7 +17,7 @@ class Uncached(ValueError):
     """Why a model does not generate over a cache of ours, as the end of a sentence."""
 
 
-class _Noted(FixedCache):
+class RecordedCache(FixedCache):
     """Holds no numbers. seen: (KV heads, key size, value size) by layer."""
 
     def __init__(self):
@@ -51,7 +51,7 @@ def shapes(module: Any, layers: int, usual: tuple[int, int, int]) -> list[tuple[
         raise Uncached("its forward takes no past_key_values")
     if module._is_stateful:
         raise Uncached("its layers keep a state instead of keys and values")
-    cache = _Noted()
+    cache = RecordedCache()
     try:
         with torch.no_grad():
             _forward(module.eval(), cache)
@@ -70,8 +70,8 @@ def shapes(module: Any, layers: int, usual: tuple[int, int, int]) -> list[tuple[
     return [cache.seen.get(i, (0, 0, 0)) for i in range(layers)]
 
 
-def _forward(module: Any, cache: _Noted) -> None:
-    """A prompt, then a token; what depends on numbers, but not on shapes, is done another way."""
+def _forward(module: Any, cache: RecordedCache) -> None:
+    """A prompt, then a token; modules whose work depends on numbers are set to what depends on shapes."""
     for part in module.modules():
         kind = getattr(part, "rope_type", None)  # those that follow the length look at the positions
         if isinstance(kind, str):
