@@ -14,8 +14,8 @@ constexpr int kNone = 0x7fffffff;
 
 // Items, query blocks of WG tiles, in the order in which blocks take them: `together` heads after one another, whose
 // keys and values fit into the L2 cache, and of these the longest lists first. A block begins with that of its own
-// number and draws each further one when it is about to need it (../common/tickets.cuh), so that no block waits for one
-// with longer items.
+// number and draws each further one as soon as a stage of queries is left (../common/tickets.cuh), so that no block
+// waits for one with longer items.
 struct Items {
   int count, q_blocks, heads, together;
   uint64_t tag;

@@ -47,12 +47,13 @@ __device__ __forceinline__ PackedItem next_item(const AttentionVarlenArgs& args,
   }
 }
 
-// By the producer warp of a pair.
+// By the producer warp of a team.
 template <int Panels, typename S>
 __device__ __forceinline__ void produce(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map,
                                         const AttentionVarlenArgs& args, const Items& items,
                                         const SharedStorage<S>& smem, int worker, int workers) {
   const bool leader = threadIdx.x % 32 == 0;
+  static_assert(sizeof(typename S::LiveSteps) == sizeof(int4));  // whose place the second half of an item takes
   const int group = args.heads / args.heads_kv;
   uint32_t step = 0;
   PackedItem item = worker < items.count ? next_item(args, items, worker, workers, true) : PackedItem{{}, -1, 0};

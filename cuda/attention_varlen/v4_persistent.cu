@@ -6,9 +6,9 @@
 //
 // The block of attention's v5 (hopper_shared.cuh, hopper_step.cuh): up to 64 columns two pairs of consumer warpgroups,
 // above one, each pair fed by a producer warp. An item is 128 query rows of a sequence and a head, 64 for each
-// warpgroup of the pair, which share KV tiles. Producer warps draw items (../common/tickets.cuh) a step ahead of need,
-// the longest sequences first, so that no multiprocessor is left with more than the others, and load queries, keys and
-// values across the bounds of items.
+// warpgroup of the pair, which share KV tiles. Producer warps draw items (../common/tickets.cuh), each while the one
+// before is loaded, the longest sequences first, so that no multiprocessor is left with more than the others, and load
+// queries, keys and values across the bounds of items.
 //
 // What TMA brings beyond a sequence's end are the next one's rows: scores there are masked, and values set to zero
 // before the last product.

@@ -274,11 +274,15 @@ def test_records_of_a_kernel_in_parts_count_where_it_can_be_chosen():
     assert [done.blocks for _, _, done, _ in rows] == [12]
 
 
-def test_prices_of_kernels_that_were_not_measured_again_are_kept():
-    def fit(prices, runs):
-        return cost_model.Fit("X", 132, {"16 bit": prices}, runs, {impl: runs[0] for impl in prices}, 9)
+def test_prices_of_what_was_not_measured_again_are_kept():
+    def fit(prices, run, corrections=None):
+        return cost_model.Fit("X", 132, prices, (run,), {"v2_b": run}, 9, corrections or {})
 
-    before = fit({"v1_a": [1.0] * 8, "v2_b": [2.0] * 8, "v3_c": [3.0] * 7}, ("one",))
-    made = fitting.keeping(fit({"v2_b": [4.0] * 8}, ("two",)), before)
-    assert made.prices == {"16 bit": {"v1_a": [1.0] * 8, "v2_b": [4.0] * 8}}, "seven are of other features"
-    assert made.runs == ("two", "one") and made.sources["v2_b"] == "two"
+    once, again = [1.0] * 8, [2.0] * 8
+    old = {"v1_a": once, "v2_b": once, "v3_c": [3.0] * 7}  # seven prices are of other features
+    corrections = {"16 bit": {"one": "v1_a"}, "float32": {"two": "v1_a"}}
+    before = fit({"16 bit": old, "float32": {"v2_b": once}}, "one", corrections)
+    made = fitting.keeping(fit({"16 bit": {"v2_b": again}}, "two"), before)
+    assert made.prices == {"16 bit": {"v1_a": once, "v2_b": again}, "float32": {"v2_b": once}}
+    assert made.corrections == {"float32": {"two": "v1_a"}}, "of 16 bit all is known anew"
+    assert made.runs == ("two", "one") and made.sources == {"v2_b": "two"}

@@ -176,6 +176,31 @@ def test_a_captured_graph_follows_the_lengths(dtype):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("impl, device", ON_GPU)
+def test_replays_on_two_streams_at_once_have_the_same_bits(impl, device):
+    """More items than blocks, so that blocks that draw them do so again and again."""
+    lengths = (900, 30, 700, 1300) * 8
+    case = make(lengths, lengths, "float16", (8, 4), 64, True, device="cuda")
+    expected = run(impl, case)
+    graphs, outs, streams = [], [], [torch.cuda.Stream() for _ in "ab"]
+    for stream in streams:
+        with torch.cuda.stream(stream):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                outs.append(run(impl, case))
+            graphs.append(graph)
+    for _ in range(5):
+        for out in outs:
+            out.zero_()
+        torch.cuda.synchronize()
+        for stream, graph in zip(streams, graphs):
+            with torch.cuda.stream(stream):
+                graph.replay()
+        torch.cuda.synchronize()
+        assert all(torch.equal(out, expected) for out in outs)
+
+
+@pytest.mark.gpu
 def test_it_runs_on_the_current_stream_and_waits_for_nothing():
     q, k, v, cu_q, cu_k = arguments("cuda", "float16")
     expected = attention_varlen(q, k, v, cu_q, cu_k)

@@ -93,6 +93,7 @@ def test_on_a_phone_a_cell_of_the_map_has_its_names_in_sight(recorded_server, pa
     settled(page)
     assert page.locator('[class*="st-key-wide-chart"]').count() == 0
     names = page.locator(".xtick text, .ytick text").filter(has_text=re.compile("strided|8×12×4096×64"))
+    names.first.wait_for()
     assert names.count() == 2
     for box in (name.bounding_box() for name in names.all()):
         assert box["x"] >= 0 and box["x"] + box["width"] <= 400

@@ -26,7 +26,8 @@ _DENSE = tuple(unseen.CASES[i] for i in (1, 2, 3, 5))
 
 _OTHERS = unseen.PACKED | unseen.DECODING | unseen.DECODING_BIAS
 
-# Of v5: a row's results from several parts of the mask, from several pieces of a list, and from both.
+# Of kernels on work items: a row's results from several parts of the mask, from several pieces of a list, and
+# from both.
 _FORMS = (
     ({"seq": 256, "mask": "strided:window=16,stride=8", "head_dim": 64}, "parts", 1),
     ({"seq": 200, "seq_k": 330, "mask": "longformer:window=5,global_tokens=3", "head_dim": 64}, "pieces", 64),

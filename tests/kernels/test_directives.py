@@ -40,6 +40,7 @@ def test_how_blocks_share_tiles():
         ),
         ("plan: lots", "plan: one of lists, schedule, parts, or such as parts, 3 query tiles, not 'lots'"),
         ("plan: parts, three query tiles", "not 'parts, three query tiles'"),
+        ("plan: parts, 4 query tiles", "not 'parts, 4 query tiles'"),
         ("tiles: 2", "tiles: none, or such as 2 per block"),
         ("least: 128", "least: such as 128 rows per SM, not '128'"),
     ],

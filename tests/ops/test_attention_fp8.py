@@ -121,15 +121,18 @@ def test_opcheck(device):
 
 @pytest.mark.gpu
 def test_graphs_capture_a_call_with_a_plan():
-    _, given = fp8_tools.drawn("float16", "cuda:0", seq=500, mask="sliding_window", head_dim=128)
-    q, k, v, plan = (given[n] for n in ("q", "k", "v", "plan"))
-    expected = attention_fp8(q, k, v, plan)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = attention_fp8(q, k, v, plan)
-    out.zero_()
-    graph.replay()
-    assert torch.equal(out, expected)
+    """Also one of more items than there are blocks, which draw them in every replay."""
+    for size in ({"seq": 500, "mask": "sliding_window"}, {"seq": 1000, "mask": "causal", "heads": 64}):
+        _, given = fp8_tools.drawn("float16", "cuda:0", head_dim=128, **size)
+        q, k, v, plan = (given[n] for n in ("q", "k", "v", "plan"))
+        expected = attention_fp8(q, k, v, plan)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = attention_fp8(q, k, v, plan)
+        for _ in range(3):
+            out.zero_()
+            graph.replay()
+            assert torch.equal(out, expected)
 
 
 def test_what_does_not_fit_is_refused_by_name(device):

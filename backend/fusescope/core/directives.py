@@ -26,7 +26,10 @@ from dataclasses import dataclass, replace
 
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 PLANS = ("lists", "schedule", "parts")
-_GROUPS = re.compile(r"parts, (\d+) query tiles")
+GROUPS = (2, 3)
+"""Query tiles that a work item may be for (cuda/attention/parts.h)."""
+
+_GROUPS = re.compile(rf"parts, ({'|'.join(map(str, GROUPS))}) query tiles")
 
 _LEAST = re.compile(r"(\d+) rows per SM")
 _TILES = re.compile(

@@ -31,8 +31,8 @@ _KINDS = {  # both 16-bit types run the same instructions
 # Query tiles per multiprocessor up to which kernels share a tile among warpgroups, in more ways or fewer.
 _FEW, _SOME = 1, 4
 # Predictions within this ratio say nothing about which kernel is faster: the later one of the ladder is
-# taken. In cross-validation the choice takes so 1.007 times the time of the best kernel on average, 1.011
-# without, on an H200; 1.006 and 1.007 on an H100.
+# taken. With it the choice takes 1.007 times the time of the best kernel on average in cross-validation,
+# 1.011 without, on an H200; 1.006 and 1.007 on an H100.
 _TIE = 1.02
 _SOME_NARROW = ", some tiles"
 _SOME_WIDE = f"{_SOME_NARROW}, wide heads"

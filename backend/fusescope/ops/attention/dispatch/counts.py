@@ -52,8 +52,8 @@ def _rounds(impl: str, done: Counts, sms: int) -> int:
 
 class Counts(NamedTuple):
     """A case as the models see it: counts over batch and heads; longest is tiles of the longest list, panels
-    ceil(D / 64). in_parts: pairs of a group's query tiles and the predicted steps of kernels on work items
-    for such groups; those that are not among them are not to be chosen."""
+    ceil(D / 64). in_parts: for each size of groups, its query tiles and the predicted steps of a kernel on
+    work items for such groups; kernels for other groups are not to be chosen."""
 
     keys: int
     tiles: int

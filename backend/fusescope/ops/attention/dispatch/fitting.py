@@ -44,14 +44,16 @@ def fit(
 
 def keeping(made: Fit, before: Fit) -> Fit:
     """made, with the prices that an earlier fit of the same GPU has of kernels which no run of made
-    measured."""
-    measured = {impl for prices in made.prices.values() for impl in prices}
+    measured on cases of a kind, and its corrections of kinds that made has nothing of."""
     prices = {kind: dict(found) for kind, found in made.prices.items()}
     for kind, found in before.prices.items():
-        kept = {i: p for i, p in found.items() if i not in measured and len(p) == len(features_of(i))}
+        kept = {i: p for i, p in found.items() if len(p) == len(features_of(i))}
         prices[kind] = kept | prices.get(kind, {})
+    corrections = {k: v for k, v in before.corrections.items() if k not in made.prices}
     runs = (*made.runs, *(run for run in before.runs if run not in made.runs))
-    return replace(made, prices=prices, runs=runs, sources=dict(before.sources) | dict(made.sources))
+    sources = dict(before.sources) | dict(made.sources)
+    corrections |= made.corrections
+    return replace(made, prices=prices, runs=runs, sources=sources, corrections=corrections)
 
 
 def _corrections(made: Fit, measured: Sequence[tuple[str, str, Counts, float]]) -> dict[str, dict[str, str]]:

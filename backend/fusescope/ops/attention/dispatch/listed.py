@@ -4,7 +4,7 @@ mask, without reading anything back, and another attends by them.
 The lists are a value of the graph like any other, of a size that the mask's shape gives. So they follow the
 mask's values, one graph serves all masks of a shape, CUDA graphs can hold it (also those of
 "reduce-overhead"), and nothing is kept when a call ends. What they lack, because it would have to be read
-back: the schedule and the work items of the kernels v4 and v5, and the figures by which "auto" tells sparse
+back: the schedule and the work items of the kernels v4 to v6, and the figures by which "auto" tells sparse
 masks from dense ones.
 """
 

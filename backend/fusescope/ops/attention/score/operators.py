@@ -13,7 +13,7 @@ from fusescope.ops.attention.score import score as scores
 
 class Modifiers(NamedTuple):
     """softcap: a float above 0; sinks: floating point (H,); score: a Score or Lowered. Each is None
-    where it is not there, of softcap and score one."""
+    where it is not given; softcap and score exclude each other."""
 
     softcap: float | None
     sinks: Any
@@ -21,8 +21,8 @@ class Modifiers(NamedTuple):
 
 
 def checked(q, softcap, sinks, score) -> Modifiers | None:
-    """What attention() was given besides a q that is checked, None where that is nothing; raises in words
-    what is wrong with it."""
+    """What attention() was given besides a q that is checked, None where that is nothing. Raises TypeError
+    and ValueError for what breaks a rule."""
     import torch
 
     if softcap is None and sinks is None and score is None:

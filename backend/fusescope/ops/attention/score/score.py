@@ -83,7 +83,7 @@ def _check(torch, name: str, t) -> None:
 
 
 def of(given) -> Score | Lowered:
-    """What attention(score=…) was given as a Score; a text is one without tensors."""
+    """What attention(score=…) was given, a text of one without tensors as Lowered."""
     if isinstance(given, (Score, Lowered)):
         return given
     if not isinstance(given, str):

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fusescope.core.directives import GROUPS
 from fusescope.ops.attention.plan import buffer
 from fusescope.ops.attention.plan.plan import Plan, prepare
 from fusescope.ops.attention.plan.plan_cache import PlanCache
@@ -98,7 +99,7 @@ def _plan_items(plan: Plan, group: int) -> PlanItems:
     return PlanItems(plan, group)
 
 
-_caches = {group: PlanCache(partial(_plan_items, group=group)) for group in (2, 3)}
+_caches = {group: PlanCache(partial(_plan_items, group=group)) for group in GROUPS}
 
 
 def of(
