@@ -65,12 +65,20 @@ def test_the_name_of_a_case_is_read_at_1024_pixels(recorded_server, page):
 _FADED = "e => getComputedStyle(e).maskImage !== 'none'"
 
 
+def _wide_chart(page):
+    """The first chart that may be wider than its place, drawn."""
+    chart = page.locator('[class*="st-key-wide-chart"]').first
+    chart.locator(".main-svg").first.wait_for()
+    page.wait_for_timeout(300)
+    return chart
+
+
 @pytest.mark.parametrize(("pixels", "faded"), [(400, True), (1440, False)])
 def test_the_edge_of_a_chart_that_scrolls_sideways_fades_until_its_end(recorded_server, page, pixels, faded):
     page.set_viewport_size({"width": pixels, "height": 900})
     page.goto(recorded_server.address + "/profiler?view=Timeline")
     settled(page)
-    chart = page.locator('[class*="st-key-wide-chart"]').first
+    chart = _wide_chart(page)
     assert chart.evaluate(_FADED) == faded
     chart.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
     page.wait_for_timeout(300)
@@ -82,7 +90,7 @@ def test_what_stands_under_a_chart_that_scrolls_is_whole(recorded_server, page):
     page.set_viewport_size({"width": 400, "height": 900})
     page.goto(recorded_server.address + "/attention?chart=rates")
     settled(page)
-    chart = page.locator('[class*="st-key-wide-chart"]').first
+    chart = _wide_chart(page)
     assert chart.evaluate(_FADED) and chart.get_by_role("button").filter(has_text="Images").count() == 0
     page.get_by_role("button", name="Images as SVG").first.click(timeout=5000)
 
