@@ -35,7 +35,7 @@ template <int Panels, int Tiles> struct Shape {
   using LiveSteps = ForEach<int2, tiles>;  // bit masks of live steps and of partial ones, first step in the top bit
   static constexpr int metadata_bytes =
       q_stages * (16 + sizeof(LiveSteps)) + kv_stages * sizeof(Codes) +
-      (2 * q_stages + 4 * kv_stages + 2) * 8;  // per team, behind all data: what SharedStorage holds beside its rings
+      (2 * q_stages + 4 * kv_stages + 2) * 8;  // per team, after all data: the rest of SharedStorage
   static constexpr int bytes = data_bytes + ones_bytes + teams * metadata_bytes;
   static_assert(bytes <= 227 * 1024);
 };

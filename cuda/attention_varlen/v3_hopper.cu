@@ -13,6 +13,7 @@
 #include "../attention/hopper_store.cuh"
 #include "../common/dependent.cuh"
 #include "../common/device.cuh"
+#include "packed_maps.cuh"
 #include "sequence_again.cuh"
 
 namespace {
@@ -122,15 +123,8 @@ __global__ void __launch_bounds__(128 * WG, ForwardShape<Panels, WG>::blocks_per
 template <typename T, int Panels, int WG> const char* launch(const AttentionVarlenArgs& args, cudaStream_t stream) {
   constexpr int bytes = ForwardShape<Panels, WG>::bytes;
   constexpr bool bf16 = std::is_same_v<T, __nv_bfloat16>;
-  // Packed rows as one batch entry of the maps: (batch, head, row, column).
-  auto map = [&](CUtensorMap* to, const void* data, int rows, int heads, const int64_t (&stride)[3]) {
-    const int64_t sizes[4] = {1, heads, rows, args.head_dim}, strides[4] = {0, stride[1], stride[0], stride[2]};
-    return make_map(to, bf16, data, sizes, strides);
-  };
   CUtensorMap q_map, k_map, v_map;
-  if (const char* why = map(&q_map, args.q, args.total_q, args.heads, args.q_stride)) return why;
-  if (const char* why = map(&k_map, args.k, args.total_k, args.heads_kv, args.k_stride)) return why;
-  if (const char* why = map(&v_map, args.v, args.total_k, args.heads_kv, args.v_stride)) return why;
+  if (const char* why = varlen::make_maps(args, bf16, &q_map, &k_map, &v_map)) return why;
   if (const char* why = allow_shared<varlen_hopper<T, Panels, WG>>(bytes)) return why;
   const int64_t grid = varlen::slots(args, 64 * WG) * args.heads;
   if (grid > INT32_MAX) return "unsupported: more than 2^31 blocks";

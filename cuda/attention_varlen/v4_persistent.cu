@@ -20,6 +20,7 @@
 #include "../common/nan_watch.cuh"
 #include "../common/roles.cuh"
 #include "items.cuh"
+#include "packed_maps.cuh"
 #include "sequence_again.cuh"
 
 namespace {
@@ -220,15 +221,8 @@ template <typename T, int Panels> const char* launch(const AttentionVarlenDrawn&
   const AttentionVarlenArgs& args = all.args;
   using S = Shape<Panels, 2>;
   constexpr bool bf16 = std::is_same_v<T, __nv_bfloat16>;
-  // Packed rows as one batch entry of the maps: (batch, head, row, column).
-  auto map = [&](CUtensorMap* to, const void* data, int rows, int heads, const int64_t (&stride)[3]) {
-    const int64_t sizes[4] = {1, heads, rows, args.head_dim}, strides[4] = {0, stride[1], stride[0], stride[2]};
-    return make_map(to, bf16, data, sizes, strides);
-  };
   CUtensorMap q_map, k_map, v_map;
-  if (const char* why = map(&q_map, args.q, args.total_q, args.heads, args.q_stride)) return why;
-  if (const char* why = map(&k_map, args.k, args.total_k, args.heads_kv, args.k_stride)) return why;
-  if (const char* why = map(&v_map, args.v, args.total_k, args.heads_kv, args.v_stride)) return why;
+  if (const char* why = varlen::make_maps(args, bf16, &q_map, &k_map, &v_map)) return why;
   constexpr auto kernel = varlen_items<T, Panels>;
   if (const char* why = allow_shared_up_to<kernel>(S::bytes)) return why;
   const Items items{all.next, next_tag(), varlen::slots(args, varlen::kRows) * args.heads};
