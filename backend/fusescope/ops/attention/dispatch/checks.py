@@ -211,13 +211,7 @@ def sinks(torch, given, q) -> None:
     if given is None:
         return
     are_tensors(torch, sinks=given)
-    if tuple(given.shape) != (q.shape[1],) or not given.dtype.is_floating_point:
-        raise ValueError(
-            f"sinks are floating-point scores, one of each of the {q.shape[1]} query heads; these are "
-            f"{given.dtype} of shape {tuple(given.shape)}"
-        )
-    if given.device != q.device:
-        raise ValueError(f"sinks are on q's device {q.device}, not on {given.device}")
+    _one_a_head("sinks", given, q, given.dtype.is_floating_point, "floating-point scores")
     no_gradient(torch, "attention", given, what="sinks")
 
 
@@ -226,14 +220,18 @@ def slopes(torch, given, q) -> None:
     if given is None:
         return
     are_tensors(torch, alibi_slopes=given)
-    if given.dtype != torch.float32 or tuple(given.shape) != (q.shape[1],):
+    _one_a_head("alibi_slopes", given, q, given.dtype == torch.float32, "float32")
+    no_gradient(torch, "attention_decode", given, what="alibi_slopes")
+
+
+def _one_a_head(name: str, given, q, right_dtype: bool, kind: str) -> None:
+    if tuple(given.shape) != (q.shape[1],) or not right_dtype:
         raise ValueError(
-            f"alibi_slopes are float32, one of each of the {q.shape[1]} query heads; these are "
+            f"{name} are {kind}, one of each of the {q.shape[1]} query heads; these are "
             f"{given.dtype} of shape {tuple(given.shape)}"
         )
     if given.device != q.device:
-        raise ValueError(f"alibi_slopes are on q's device {q.device}, not on {given.device}")
-    no_gradient(torch, "attention_decode", given, what="alibi_slopes")
+        raise ValueError(f"{name} are on q's device {q.device}, not on {given.device}")
 
 
 def fp8_cache(torch, q, k, v, **scales) -> None:
