@@ -26,6 +26,14 @@ def opened(draw, described_here, tmp_path):
     return of
 
 
+def test_until_a_file_is_confirmed_the_result_says_what_the_settings_wait_for(draw, tmp_path):
+    """On a phone the form is closed, and the page was empty."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"} | LLAMA))
+    for given in ({}, {"config_file": str(tmp_path / "config.json")}):
+        at = draw("models", model="config.json", **given)
+        assert any(c.value.startswith("No model yet: the settings wait") for c in at.caption)
+
+
 def phases(at):
     found = [g for g in at.button_group if g.label == "phase"]
     return list(found[0].options) if found else None

@@ -99,6 +99,9 @@ def result_alone(state: url.State) -> None:
     state.keep_rest()
     run_id = matching.shown(state, "model", None, None, False, _COMPARED, "a comparison of a model")
     if run_id is None:
+        st.caption(
+            "No model yet: the settings wait for a config.json, or for you to confirm that of the link."
+        )
         return
     run, records = run_data.read(run_id), run_data.records(run_id)
     answer.heading(run)
