@@ -107,7 +107,8 @@ def test_captured_modes_equal_float64(kind, phase, tmp_path):
 
     name = write(tmp_path, kind)
     whole = case(name, phase=phase)
-    model = build.build(name, whole, "float16", "cuda:0")
+    dtype = "bfloat16" if kind == "gpt_oss" else "float16"  # its grouped products in fp16 cannot be captured
+    model = build.build(name, whole, dtype, "cuda:0")
     inputs = build.inputs(model, whole)
     exact = tolerance.reference(model, inputs)
     found = {m.name for m in models.modes(name, "cuda:0") if m.reason is None}
@@ -116,7 +117,7 @@ def test_captured_modes_equal_float64(kind, phase, tmp_path):
         run = modes.make(mode, model, inputs)
         for _ in range(2):
             norm = float((run().double() - exact).norm() / exact.norm())
-            assert norm < tolerance.allowed_norm(2, "float16"), mode
+            assert norm < tolerance.allowed_norm(2, dtype), mode
 
 
 @pytest.mark.parametrize("kind", ["llama", "phi3"])

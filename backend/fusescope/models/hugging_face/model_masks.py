@@ -6,7 +6,7 @@ import contextlib
 
 from fusescope.core.kept.bounded_cache import BoundedCache
 from fusescope.models.hugging_face import scope
-from fusescope.ops.attention.dispatch import listed
+from fusescope.ops.attention.dispatch import listed, tracing
 
 NOT_KEPT = -1e30  # fp32: far below any score, and finite, so that a row whose first tiles hold nothing is too
 _FEW = 16  # queries, as in decoding, for which lists of 64 x 64 tiles would cost more to build than they save
@@ -74,7 +74,7 @@ def _listed(keep, queries: int) -> bool:
     exported graph would need our Python to run."""
     import torch
 
-    compiling = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
+    compiling = torch.compiler.is_compiling() and not tracing.exporting()
     return compiling and queries >= _FEW and keep.dtype == torch.bool
 
 

@@ -117,7 +117,7 @@ def _when_it_runs(impl) -> bool:
     """Whether compiled code is to look at the plan, and choose the kernel, when it runs (planned.py)."""
     import torch
 
-    return impl == "auto" and torch.compiler.is_compiling() and not torch.compiler.is_exporting()
+    return impl == "auto" and torch.compiler.is_compiling() and not tracing.exporting()
 
 
 def _first_call(q, k, v, mask, bias, scale, impl, out_bshd, softcap=None, sinks=None, score=None):

@@ -19,6 +19,14 @@ def load(device_type: str, family: str) -> bool:
     return True
 
 
+def exporting() -> bool:
+    """Whether torch.export traces. torch.compile of PyTorch 2.11 takes torch.compiler.is_exporting() for True
+    in code that it traces."""
+    import torch
+
+    return torch.compiler.is_exporting()
+
+
 def group(impl: str) -> int | None:
     return kernel_sources.group(impl)
 
@@ -68,6 +76,7 @@ def refuse_work_items_without_a_plan() -> bool:
 # into the graph. An exception in such a function ends the compilation; raised in traced code it would only be
 # a graph break.
 for _constant in (
+    exporting,
     load,
     group,
     ladder,
