@@ -118,11 +118,11 @@ template <Scores Of> void attention(StableIValue* stack, uint64_t, uint64_t) {
   };
   bool taken = Of == Scores::plain;
   if constexpr (Of != Scores::plain) {
-    STD_TORCH_CHECK(parts.empty(), "unsupported: softcap, sinks or a score expression with work items");
     add_scored(call.scored, softcap, sinks, q, H);
     call.taken = &taken;
   }
   if constexpr (Of == Scores::expressed) {
+    STD_TORCH_CHECK(parts.empty(), "unsupported: a score expression with work items");
     add_tables(call.tables, tables, q);
     run_expressed(impl.view(), call, q);
     return give_back(stack, std::move(out));
@@ -132,8 +132,8 @@ template <Scores Of> void attention(StableIValue* stack, uint64_t, uint64_t) {
   run("attention", impl.view(), call, q, sign, parts.empty() ? "" : "parts");
   STD_TORCH_CHECK(
       taken,
-      "unsupported: softcap or sinks (the CPU kernel, v1_rowwise, v2_blockwise, v2_blockwise_fp32 and v4_scheduled "
-      "take them)");
+      "unsupported: softcap or sinks (the CPU kernel, v1_rowwise, v2_blockwise, v2_blockwise_fp32 and v4_scheduled to "
+      "v6_triples take them)");
   give_back(stack, std::move(out));
 }
 }  // namespace

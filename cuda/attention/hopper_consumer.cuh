@@ -8,11 +8,11 @@
 namespace hopper {
 
 // By warpgroup wg of the block: its query tile of every work item of its team of warpgroups.
-template <typename T, int Panels, typename S>
-__device__ __forceinline__ void consume_work_items(const AttentionArgs& args, const CUtensorMap* out_map,
-                                                   const WorkItems& work, const SharedStorage<S>& smem, int wg) {
+template <typename T, int Panels, typename S, typename Args>
+__device__ __forceinline__ void consume_work_items(const Args& args, const CUtensorMap* out_map, const WorkItems& work,
+                                                   const SharedStorage<S>& smem, int wg) {
   const int tile = wg % S::tiles;  // of the group
-  const float factor = args.scale * kLog2e;
+  const float factor = to_powers_of_two(args);
   const uint64_t first_q = tile_descriptor(smem.q.first), first_k = tile_descriptor(smem.k.first);
   const uint64_t first_v = Rows<T, Panels>::values_descriptor(smem.v.first, smem.ones);
   constexpr uint32_t kTile = S::tile_bytes >> 4;
@@ -66,6 +66,10 @@ __device__ __forceinline__ void consume_work_items(const AttentionArgs& args, co
     auto start_scores = [&] {
       rows.start_scores(x, q, moved_descriptor(first_k, (step + shift) % S::kv_stages * kTile));
     };
+    auto cap_and_mask = [&](uint32_t bits) {
+      if constexpr (kScored<Args>) cap_scores(x, args.scale, args.more.softcap);
+      if (top_bit(partial)) rows.mask(x, bits);
+    };
     auto start_context = [&](uint32_t of) {
       smem.v.await_full(of);
       rows.start_context(weights,
@@ -97,7 +101,7 @@ __device__ __forceinline__ void consume_work_items(const AttentionArgs& args, co
       release_stored();
       wgmma_wait<0>();
       fence_registers(x);
-      if (top_bit(partial)) rows.mask(x, bits);
+      cap_and_mask(bits);
       bool again;
       do {  // softmax that may raise the rows' reference
         again = false;
@@ -118,7 +122,7 @@ __device__ __forceinline__ void consume_work_items(const AttentionArgs& args, co
           prefetch_mask(step + 1, partial << 1);
           wgmma_wait<1>();
           fence_registers(x);
-          if (top_bit(partial)) rows.mask(x, bits);
+          cap_and_mask(bits);
           // Exponentials in two halves: the wait for P V stands between them.
           rows.template exponentiate<0>(x, factor, part);
           fence_registers(x);
@@ -129,6 +133,7 @@ __device__ __forceinline__ void consume_work_items(const AttentionArgs& args, co
           if (__any_sync(0xffffffffu, rows.exceed_ceiling(weights))) {
             rows.recompute_scores(x, smem.q.at(round) + tile * S::tile_bytes, smem.k.at(step + shift),
                                   args.head_dim & 1);
+            if constexpr (kScored<Args>) cap_scores(x, args.scale, args.more.softcap);
             if (top_bit(partial)) {
               const int code = smem.tile_codes[step % S::kv_stages].of[tile];
               rows.mask(x, args.fragments[int64_t(code) * 128 + threadIdx.x % 128]);

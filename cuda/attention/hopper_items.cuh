@@ -8,11 +8,12 @@
 
 namespace hopper {
 
-template <typename T, int Panels, int Tiles>
+// Args: AttentionArgs, or ScoredArgs with a soft-cap or sinks.
+template <typename T, int Panels, int Tiles, typename Args>
 __global__ void __launch_bounds__(Shape<Panels, Tiles>::threads, 1) attention_items(
     const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
     const __grid_constant__ CUtensorMap v_map, const __grid_constant__ CUtensorMap previous_map,
-    const __grid_constant__ CUtensorMap out_map, const __grid_constant__ AttentionArgs args,
+    const __grid_constant__ CUtensorMap out_map, const __grid_constant__ Args args,
     const __grid_constant__ WorkItems work) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using S = Shape<Panels, Tiles>;
@@ -57,8 +58,8 @@ __global__ void __launch_bounds__(Shape<Panels, Tiles>::threads, 1) attention_it
 
 // Merges the partial results of a split list in order. One block per (split list, query tile of its group, 16 rows),
 // each warp a quarter of the columns; AtOnce partial results are loaded together.
-template <typename T, int Panels, int Tiles, int AtOnce>
-__global__ void __launch_bounds__(128) attention_items_merge(const __grid_constant__ AttentionArgs args,
+template <typename T, int Panels, int Tiles, int AtOnce, typename Args>
+__global__ void __launch_bounds__(128) attention_items_merge(const __grid_constant__ Args args,
                                                              const __grid_constant__ WorkItems work) {
   __shared__ __align__(128) uint8_t tile[Panels * kTileBytes];
   constexpr int64_t kSlot = Tiles * (32 * Panels + 4) * 128;
@@ -111,10 +112,10 @@ __global__ void __launch_bounds__(128) attention_items_merge(const __grid_consta
 
 // At most one block per multiprocessor: they start by programmatic dependent launch as multiprocessors become free, and
 // request so much shared memory that each has one to itself; crowded on the first free ones they would be slower.
-template <typename T, int Panels, int Tiles, int AtOnce>
-const char* launch_merge(const AttentionArgs& args, const WorkItems& work, unsigned merges, unsigned multiprocessors,
+template <typename T, int Panels, int Tiles, int AtOnce, typename Args>
+const char* launch_merge(const Args& args, const WorkItems& work, unsigned merges, unsigned multiprocessors,
                          cudaStream_t stream) {
-  constexpr auto kernel = attention_items_merge<T, Panels, Tiles, AtOnce>;
+  constexpr auto kernel = attention_items_merge<T, Panels, Tiles, AtOnce, Args>;
   constexpr int kMostOfSharedMemory = 120 * 1024;
   if (merges > multiprocessors) {
     kernel<<<merges, 128, 0, stream>>>(args, work);
@@ -135,16 +136,15 @@ inline const char* refuse(const AttentionPartsArgs& all, int64_t tiles) {
   return nullptr;
 }
 
-// nullptr when launched, else why not.
-template <typename T, int Panels, int Tiles>
-const char* launch_items(const AttentionPartsArgs& all, cudaStream_t stream) {
+// nullptr when launched, else why not. args: those of `all`, or the same with what scores are modified by.
+template <typename T, int Panels, int Tiles, typename Args>
+const char* launch_items(const AttentionPartsArgs& all, const Args& args, cudaStream_t stream) {
   using S = Shape<Panels, Tiles>;
-  const AttentionArgs& args = all.args;
   const int64_t q_sizes[4] = {args.batch, args.heads, args.seq_q, args.head_dim};
   const int64_t kv_sizes[4] = {args.batch, args.heads_kv, args.seq_k, args.head_dim};
   const int64_t out_stride[4] = {args.out_stride[0], args.out_stride[1], args.out_stride[2], 1};
   constexpr bool bf16 = std::is_same_v<T, __nv_bfloat16>;
-  constexpr auto kernel = attention_items<T, Panels, Tiles>;
+  constexpr auto kernel = attention_items<T, Panels, Tiles, Args>;
   if (const char* why = allow_shared_up_to<kernel>(S::bytes)) return why;
   for (int64_t p = 0; p < all.part_count; ++p) {
     const AttentionPart& part = all.parts[p];

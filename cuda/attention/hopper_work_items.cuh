@@ -8,6 +8,7 @@
 #include "../common/launch.cuh"
 #include "../common/nan_watch.cuh"
 #include "../common/warpgroup.cuh"
+#include "hopper_scored.cuh"
 #include "hopper_shared.cuh"
 #include "hopper_step.cuh"
 #include "row_again.cuh"
@@ -83,17 +84,21 @@ struct WorkItems {
   }
 
   // Factors of this part's rows (which normalise too) and of the earlier parts' rows in their merge; writes the merged
-  // log-sum-exp for later parts.
-  __device__ __forceinline__ void merge_weights(const AttentionArgs& args, int head, int position,
-                                                const float (&sum)[2], const float (&reference)[2],
-                                                const float (&before)[2], float (&mine)[2],
+  // log-sum-exp for later parts. A sink is a key of the first part, which has an item for every row.
+  template <typename Args>
+  __device__ __forceinline__ void merge_weights(const Args& args, int head, int position, const float (&sum)[2],
+                                                const float (&reference)[2], const float (&before)[2], float (&mine)[2],
                                                 float (&previous)[2]) const {
+    float sink = -INFINITY;
+    if constexpr (kScored<Args>)
+      if (!has_previous && args.more.sinks) sink = args.more.sinks[head % args.heads];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       mine[r] = sum[r] > 0.f ? __fdividef(1.f, sum[r]) : 0.f;
       previous[r] = 0.f;
       if (!lse) continue;
       float now = sum[r] > 0.f ? reference[r] + log2f(sum[r]) : -INFINITY;
+      if constexpr (kScored<Args>) now = add_sink(now, sink);
       if (has_previous) {
         const float top = fmaxf(before[r], now), shift = top == -INFINITY ? 0.f : top;
         const float old_share = exp2_approx(before[r] - shift), new_share = exp2_approx(now - shift),
@@ -106,6 +111,7 @@ struct WorkItems {
       __syncwarp();  // all lanes of the row have read the old value
       if (has_next && at < args.seq_q && threadIdx.x % 4 == 0) lse[int64_t(head) * args.seq_q + row_of(at)] = now;
     }
+    if constexpr (kScored<Args>) divide_with_sink(mine, sink, sum, reference, 1.f);
   }
 
   // Stores a warp's 16 rows of fragments to the tile, from first_row and block first_sixteen on, Sixteens blocks of 16
@@ -143,17 +149,18 @@ struct WorkItems {
   }
 
   // Rows that came out as NaN are computed again over the whole mask, so later parts have nothing to add.
-  template <typename T> __device__ __forceinline__ void attend_broken(const AttentionArgs& args, int head, int position,
-                                                                      unsigned broken) const {
-    row_again::attend_broken<T>(args, {}, head / args.heads, head % args.heads, position, broken, row_again::kEveryKey,
-                                {q_modulus, q_length, has_next ? lse : nullptr});
+  template <typename T, typename Args>
+  __device__ __forceinline__ void attend_broken(const Args& args, int head, int position, unsigned broken) const {
+    row_again::attend_broken<T, kScored<Args>>(args, scored_of(args), head / args.heads, head % args.heads, position,
+                                               broken, row_again::kEveryKey,
+                                               {q_modulus, q_length, has_next ? lse : nullptr});
   }
 
   // Stores 16 rows of the result to out, by a block of four warps that hold a quarter of the columns each. o: this
   // thread's; head: over all batch entries; position: the first row; tile: free shared memory of the block.
-  template <typename T, int Panels>
-  __device__ __forceinline__ void store(const AttentionArgs& args, int head, int position, uint8_t* tile,
-                                        const float* o, const float (&sum)[2], const float (&reference)[2]) const {
+  template <typename T, int Panels, typename Args>
+  __device__ __forceinline__ void store(const Args& args, int head, int position, uint8_t* tile, const float* o,
+                                        const float (&sum)[2], const float (&reference)[2]) const {
     float before[2], mine[2], previous[2];
     previous_lse(args, head, position, before);
     T* const out = static_cast<T*>(args.out) + head / args.heads * out_stride[0] + head % args.heads * out_stride[1];
@@ -183,10 +190,10 @@ struct WorkItems {
   // Stores a warpgroup's query tile to out by TMA, each warp its own rows so that none waits for another. n: number of
   // the fill of the ring out, filled by the producer warp where there are earlier parts; before: from previous_lse().
   // Gives what store_fragments does.
-  template <typename T, int Panels, int Tiles, typename Ring>
-  __device__ __forceinline__ unsigned store_by_tma(const AttentionArgs& args, const CUtensorMap* out_map, int head,
-                                                   int batch, int q_tile, const Ring& out, uint32_t n,
-                                                   const Rows<T, Panels>& rows, const float (&before)[2]) const {
+  template <typename T, int Panels, int Tiles, typename Args, typename Ring>
+  __device__ __forceinline__ unsigned store_by_tma(const Args& args, const CUtensorMap* out_map, int head, int batch,
+                                                   int q_tile, const Ring& out, uint32_t n, const Rows<T, Panels>& rows,
+                                                   const float (&before)[2]) const {
     auto await = [this, &out, n](bool leader) {
       if (has_previous) {
         out.await_full(n);
@@ -205,10 +212,10 @@ struct WorkItems {
 
   // The same where results take the place of the group's queries, which TMA reads until lane 0 of each warp has waited
   // for it. wg: the warpgroup of the block.
-  template <typename T, int Panels, int Tiles>
-  __device__ __forceinline__ unsigned store_in_place(const AttentionArgs& args, const CUtensorMap* out_map, int head,
-                                                     int batch, int q_tile, uint8_t* queries, int wg,
-                                                     const Rows<T, Panels>& rows, const float (&before)[2]) const {
+  template <typename T, int Panels, int Tiles, typename Args>
+  __device__ __forceinline__ unsigned store_in_place(const Args& args, const CUtensorMap* out_map, int head, int batch,
+                                                     int q_tile, uint8_t* queries, int wg, const Rows<T, Panels>& rows,
+                                                     const float (&before)[2]) const {
     auto await = [&](bool) {
       warpgroup_barrier_of_three(wg);  // all its products have read the queries
       if (has_previous)
@@ -220,9 +227,9 @@ struct WorkItems {
   // group: shared memory for all query tiles of the group; await(leader): waits until the warp may write there and,
   // where there are earlier parts, their rows are there; started(): called by the leader, lane 0, when it has issued
   // the stores.
-  template <typename T, int Panels, int Tiles, typename Await, typename Started>
-  __device__ __forceinline__ unsigned store_when(const AttentionArgs& args, const CUtensorMap* out_map, int head,
-                                                 int batch, int q_tile, uint8_t* group, const Rows<T, Panels>& rows,
+  template <typename T, int Panels, int Tiles, typename Args, typename Await, typename Started>
+  __device__ __forceinline__ unsigned store_when(const Args& args, const CUtensorMap* out_map, int head, int batch,
+                                                 int q_tile, uint8_t* group, const Rows<T, Panels>& rows,
                                                  const float (&before)[2], Await await, Started started) const {
     uint8_t* const tile = group + q_tile % Tiles * (Panels * kTileBytes);
     const bool leader = threadIdx.x % 32 == 0;
@@ -271,8 +278,8 @@ struct WorkItems {
 
   // By each warp of a warpgroup when all items of its column are stored: computes those of its rows again that came out
   // as NaN. At the end, since a call between items would cost the consumers registers; so the rows are read back.
-  template <typename T, int Tiles>
-  __device__ __forceinline__ void repair(const AttentionArgs& args, int worker, int tile) const {
+  template <typename T, int Tiles, typename Args>
+  __device__ __forceinline__ void repair(const Args& args, int worker, int tile) const {
     const int lane = threadIdx.x % 32;
     if (lane == 0) await_tma_stores();
     __syncwarp();

@@ -23,35 +23,17 @@
 #include "hopper_merge.cuh"
 #include "hopper_rings.cuh"
 #include "hopper_schedule.cuh"
+#include "hopper_scored.cuh"
 #include "hopper_wide_pipeline.cuh"
 #include "score.cuh"
-#include "softcap.cuh"
 
 namespace {
 using namespace hopper;
 
 constexpr int kMaxTiles = 2048;  // of keys
 
-struct ScoredArgs : AttentionArgs {
-  AttentionScored more;
-};
-__device__ __forceinline__ const AttentionScored& scored_of(const ScoredArgs& args) { return args.more; }
-__device__ __forceinline__ AttentionScored scored_of(const AttentionArgs&) { return {}; }
-
-// What converts the scores, as they are when they are masked, to powers of two.
-__device__ __forceinline__ float to_powers_of_two(const AttentionArgs& args) { return args.scale * kLog2e; }
-__device__ __forceinline__ float to_powers_of_two(const ScoredArgs& args) {
-  return kExpressed || args.more.softcap > 0.f ? kLog2e : args.scale * kLog2e;
-}
-
-// Scores in x, times scale and capped, before the mask; as they are without a cap.
-__device__ __forceinline__ void cap_scores(float (&x)[64], float scale, float softcap) {
-  if (softcap <= 0.f) return;
-#pragma unroll
-  for (float& score : x) score = capped(score * scale, softcap);
-}
-
-// The same by the expression of this build. tiles: the step's two KV tiles; first_column: of the thread.
+// Scores in x by the expression of this build, times scale before it. tiles: the step's two KV tiles; first_column: of
+// the thread.
 __device__ __forceinline__ void express_scores(float (&x)[64], float scale, const ExpressedRow (&rows)[2], int2 tiles,
                                                int first_column) {
 #pragma unroll
@@ -67,26 +49,12 @@ __device__ __forceinline__ void express_scores(float (&x)[64], float scale, cons
   }
 }
 
-// What the context of the thread's two rows is to be multiplied by where head has a sink, a key more whose value is
-// zero. maximum times factor and the sink times log2 e are powers of two.
-__device__ __forceinline__ void divide_with_sink(float (&inverse)[2], float sink, const float (&sum)[2],
-                                                 const float (&maximum)[2], float factor) {
-  if (sink == -INFINITY) return;
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const float top = fmaxf(maximum[r] * factor, sink * kLog2e), shrink = exp2_approx(maximum[r] * factor - top);
-    const float total = sum[r] * shrink + exp2_approx(sink * kLog2e - top);
-    inverse[r] = total > 0.f ? shrink / total : total;  // a NaN stays NaN
-  }
-}
-
 // Args: AttentionArgs, or ScoredArgs with a soft-cap, an expression or sinks.
 template <typename T, int Panels, int WG, bool Split, typename Args>
 __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::blocks_per_sm) attention_scheduled(
     const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
     const __grid_constant__ CUtensorMap v_map, const __grid_constant__ Args args, int q_blocks) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  constexpr bool kScored = std::is_same_v<Args, ScoredArgs>;
   using S = ScheduledShape<Panels, WG, Split>;
   constexpr int KSlots = S::k_slots, VSlots = S::v_slots, Acc = S::accumulators;
   extern __shared__ uint8_t raw[];
@@ -158,7 +126,7 @@ __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::b
     if constexpr (kExpressed) {
       const int4 tiles = schedule[2 * step + 1];
       express_scores(x, args.scale, rows, make_int2(tiles.x, tiles.y), t2);
-    } else if constexpr (kScored) {
+    } else if constexpr (kScored<Args>) {
       cap_scores(x, args.scale, args.more.softcap);
     }
     mask_scores(x, args, mask, step, t2);
@@ -200,7 +168,7 @@ __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::b
 
   float inverse[2] = {inverse_of_sum(sum[0]), inverse_of_sum(sum[1])};
   const auto value = [&](int i, int r) { return o[i] * inverse[r]; };
-  if constexpr (kScored) {
+  if constexpr (kScored<Args>) {
     if (args.more.sinks) divide_with_sink(inverse, args.more.sinks[h], sum, maximum, factor);
     store_rows<T, Panels, true>(q_own, wg, args, b, h, q_tile, value, args.more);
   } else {

@@ -2,7 +2,7 @@
 // lists.
 // archs: sm_90a
 // expects: HGMMA UTMALDG UTMASTG
-// takes: fp16 bf16, d<=128, no-bias, scale>0, tma
+// takes: fp16 bf16, d<=128, no-bias, scale>0, tma, softcap+sinks
 // plan: parts
 //
 // One persistent block per multiprocessor. Each of its pairs of consumer warpgroups, fed by a producer warp, works
@@ -22,9 +22,15 @@
 #include "hopper_items.cuh"
 
 namespace {
-template <typename T> const char* launch(const AttentionPartsArgs& all, cudaStream_t stream) {
-  return all.args.head_dim <= 64 ? hopper::launch_items<T, 1, 2>(all, stream)
-                                 : hopper::launch_items<T, 2, 2>(all, stream);
+template <typename T, typename Args>
+const char* launch(const AttentionPartsArgs& all, const Args& args, cudaStream_t stream) {
+  return args.head_dim <= 64 ? hopper::launch_items<T, 1, 2>(all, args, stream)
+                             : hopper::launch_items<T, 2, 2>(all, args, stream);
+}
+template <typename T> const char* with_scores(const AttentionPartsArgs& all, cudaStream_t stream) {
+  const AttentionScored scored = take_scored(all.args);
+  return scored.given() ? launch<T>(all, hopper::ScoredArgs{all.args, scored}, stream)
+                        : launch<T>(all, all.args, stream);
 }
 }  // namespace
 
@@ -34,5 +40,5 @@ FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
   const AttentionPartsArgs& all = *reinterpret_cast<const AttentionPartsArgs*>(args);
   if (const char* why = hopper::refuse(all, 2)) return why;
   const auto on = static_cast<cudaStream_t>(stream);
-  return args->dtype == FS_FLOAT16 ? launch<__half>(all, on) : launch<__nv_bfloat16>(all, on);
+  return args->dtype == FS_FLOAT16 ? with_scores<__half>(all, on) : with_scores<__nv_bfloat16>(all, on);
 }

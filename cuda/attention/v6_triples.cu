@@ -2,7 +2,7 @@
 // tiles.
 // archs: sm_90a
 // expects: HGMMA UTMALDG UTMASTG
-// takes: fp16 bf16, d>64, d<=128, no-bias, scale>0, tma
+// takes: fp16 bf16, d>64, d<=128, no-bias, scale>0, tma, softcap+sinks
 // plan: parts, 3 query tiles
 //
 // A KV tile that is loaded once, and waited for once, serves 192 rows: long lists that all rows share take less time.
@@ -11,12 +11,19 @@
 // place of the item's queries, as do rows of earlier parts.
 #include "hopper_items.cuh"
 
+namespace {
+template <typename T> const char* launch(const AttentionPartsArgs& all, cudaStream_t stream) {
+  const AttentionScored scored = take_scored(all.args);
+  return scored.given() ? hopper::launch_items<T, 2, 3>(all, hopper::ScoredArgs{all.args, scored}, stream)
+                        : hopper::launch_items<T, 2, 3>(all, all.args, stream);
+}
+}  // namespace
+
 FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
   if (args->head_dim > 128 || args->head_dim <= 64) return "unsupported: head_dim (65 to 128 is; v3_hopper takes it)";
   // The binding passes every kernel an AttentionPartsArgs, whose first member is AttentionArgs.
   const AttentionPartsArgs& all = *reinterpret_cast<const AttentionPartsArgs*>(args);
   if (const char* why = hopper::refuse(all, 3)) return why;
   const auto on = static_cast<cudaStream_t>(stream);
-  return args->dtype == FS_FLOAT16 ? hopper::launch_items<__half, 2, 3>(all, on)
-                                   : hopper::launch_items<__nv_bfloat16, 2, 3>(all, on);
+  return args->dtype == FS_FLOAT16 ? launch<__half>(all, on) : launch<__nv_bfloat16>(all, on);
 }

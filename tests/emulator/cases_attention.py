@@ -60,9 +60,14 @@ SCORED = (
 def _attention(impl):
     takes = [v.name for v in families()["attention"].variants if v.takes.scored]
     for values in SCORED if impl in takes else ():
-        yield Case(values)
-    for values, form, workers in _IN_PARTS if kernel_sources.takes_work_items(impl) else ():
-        yield Case(sized(impl, {"head_dim": 64} | values) | {"form": form, "workers": workers})
+        yield Case(sized(impl, values))
+    for number, (values, form, workers) in enumerate(
+        _IN_PARTS if kernel_sources.takes_work_items(impl) else ()
+    ):
+        whole = sized(impl, {"head_dim": 64} | values) | {"form": form, "workers": workers}
+        yield Case(whole)
+        if impl in takes and number < _SCORED_IN_PARTS:
+            yield Case(whole | _MODIFIED[number % 3])
     for values in MASKED + HOPPER + (MANY_TILES,) * (impl == "v3_hopper"):
         yield from copied("attention", impl, values)
 
@@ -76,12 +81,12 @@ def _execute_attention(op, impl, values, dtype, contiguous, seed):
         **{"batch": 1, "heads": 1} | {k: v for k, v in values.items() if k not in _APART}
     )
     inputs = attention_tools.OP.inputs(case, dtype, "cpu", seed, contiguous or form is not None)
+    sinks = torch.linspace(-1, 2, case["heads"]) if sinks else None
     if form:
-        return _in_parts(impl, case, inputs, dtype, form, workers, seed)
+        return _in_parts(impl, case, inputs, dtype, form, workers, seed, softcap, sinks)
     given = operands(impl, inputs["plan"], inputs["q"], inputs["k"])
     out_bshd = seed % 4 > 1
-    if softcap or sinks:
-        sinks = torch.linspace(-1, 2, case["heads"]) if sinks else None
+    if softcap or sinks is not None:
         more = (*given, None, inputs["bias"], out_bshd, softcap, sinks)
         out = torch.ops.fusescope.attention_scored(inputs["q"], inputs["k"], inputs["v"], impl, *more)
         return scored_tools.wrong(out, inputs, dtype, softcap, sinks)
@@ -149,9 +154,11 @@ _IN_PARTS = (
     ({"seq": 900, "mask": "sliding_window:left=128,right=128", "head_dim": 128}, "whole", 1),
 )
 """(values, whether the mask is one list or in parts and whether lists are split into pieces, workers)."""
+_SCORED_IN_PARTS = 13
+_MODIFIED = ({"softcap": 30.0, "sinks": True}, {"sinks": True}, {"softcap": 4.0})
 
 
-def _in_parts(impl, case, inputs, dtype, form, workers, seed):
+def _in_parts(impl, case, inputs, dtype, form, workers, seed, softcap, sinks):
     """Neither when TMA delivers nor where results go changes a bit."""
     if seed % 3 == 0:  # later tiles raise the maximum by more than 2^8, and in some by more than fp32's range
         inputs["q"] *= (30, 300)[seed % 2]
@@ -159,14 +166,16 @@ def _in_parts(impl, case, inputs, dtype, form, workers, seed):
     work = work_items(impl, plan, case, form, workers)
     if (got := _form(work)) != form:
         return f"the work is {got!r}, not {form!r}"
-    outs = []
+    outs, modified = [], softcap is not None or sinks is not None
+    op = torch.ops.fusescope.attention_scored if modified else torch.ops.fusescope.attention
     for copies, out_bshd in (("late", False), ("early", True)):
         os.environ["EMULATED_COPIES"] = copies
-        outs.append(
-            torch.ops.fusescope.attention(q, k, v, impl, work.buffer, work.layout, None, None, out_bshd)
-        )
+        more = (None, None, out_bshd, *((softcap, sinks) if modified else ()))
+        outs.append(op(q, k, v, impl, work.buffer, work.layout, *more))
     if not torch.equal(*outs):
         return "results differ with the time of copies"
+    if modified:
+        return scored_tools.wrong(outs[0], inputs, dtype, softcap, sinks)
     return attention_tools.wrong(outs[0], inputs, dtype)
 
 

@@ -46,7 +46,8 @@ def attention(
     live key stay zeros). score: a ``fusescope.Score``, or the text of one without tensors: what an expression
     makes of the scaled scores before the bias is added, compiled into the kernel at first use
     (``fusescope.compile_score``); not together with softcap. v1_rowwise, v2_blockwise, v2_blockwise_fp32,
-    v4_scheduled and the CPU kernel take these three, other kernels refuse them.
+    v4_scheduled and the CPU kernel take these three, v5_parts and v6_triples all but expressions; other
+    kernels refuse them.
     A masked key is unseen: whatever K, V and the bias hold there, NaN included, has no effect, and a bias of
     −inf masks its key. Tile kernels compute rows that came out as NaN a second time, row by row, which is
     slow where many rows are. clear_padding: True sets K and V to zero, in copies, at keys that no query of
@@ -137,18 +138,15 @@ def _first_call(q, k, v, mask, bias, scale, impl, out_bshd, softcap=None, sinks=
     if modifiers is not None:
         expressed = modifiers.score is not None
         chosen = choose_scored(q, k, v, plan, plain, expressed) if impl == "auto" else impl
-        given = (None, "") if plan is None else (plan.buffer, plan.layout)
-        return operators.call(q, k, v, chosen, given, more, modifiers)
+        return operators.call(q, k, v, chosen, _given(chosen, plan, q, k), more, modifiers)
     chosen = choose(q, k, v, plan, plain) if impl == "auto" else impl
     if torch.compiler.is_compiling():
         tracing.load(q.device.type, "attention")
-        given = _traced(chosen, plan, q)
+        given = _given(chosen, plan, q, k)
         return torch.ops.fusescope.attention.default(q, k, v, chosen, *given, *more)
     if q.device.type == "cuda":
         refuse_architecture(chosen, capability(q.device.index))
-    group = kernel_sources.group(chosen)
-    source = plan if group is None else parts.work(plan, q, k, group)
-    given = (None, "") if source is None else (source.buffer, source.layout)
+    given = _given(chosen, plan, q, k)
     out = _dispatch.call(q, k, v, impl=impl, chosen=chosen, more=(*given, *more))
     if not isinstance(mask, torch.Tensor):  # whose values may change
         _dispatch.remember(mask, _key(q, k, mask, bias, scale, impl), given)
@@ -167,6 +165,17 @@ def _cleared(q, k, v, mask):
         return k, v, mask
     checks.plan(plan, q, k)
     return (*padding.clear(k, v, plan), plan)
+
+
+def _given(chosen: str, plan: Plan | None, q, k):
+    """The plan, or the work items, that a kernel takes: (buffer or None, layout)."""
+    import torch
+
+    if torch.compiler.is_compiling():
+        return _traced(chosen, plan, q)
+    group = kernel_sources.group(chosen)
+    source = plan if group is None else parts.work(plan, q, k, group)
+    return (None, "") if source is None else (source.buffer, source.layout)
 
 
 def _traced(chosen: str, plan: Plan | None, q):

@@ -39,24 +39,15 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
     if q.device.type == "cpu":
         return "cpu"
     index = q.device.index
-    tma, scheduled = _tma(q, k, v), _scheduled(plan)
-    one_mask = plan is None or (plan.mask is not None and plan.batch == 1)
-    facts = (q.dtype, int(q.shape[3]), tma, plain, scheduled, one_mask)
+    facts = (q.dtype, int(q.shape[3]), _tma(q, k, v), plain, _scheduled(plan), _one_mask(plan))
     if torch.compiler.is_compiling():
         ladder, gain = Ladder(*tracing.ladder(index, *facts)), 0.0
         if ladder.items and plan is not None and not plan.is_full:
             sizes = int(q.shape[0]), int(q.shape[1]), int(q.shape[3])
             gain = tracing.gain(plan.key, *sizes, tracing.group(ladder.items))
     else:
-        known = candidates.inputs(*facts)
-        accepted = [variant for variant in candidates.built("attention", index) if variant.accepts(known)]
-        if (fit := _fit(index)) is not None:
-            groups = {v.group for v in accepted if v.plan == "parts" and fit.prices_of(v.name)}
-            items = {group: _items(plan, q, k, group) for group in sorted(groups)}
-            done = counts_of_call(q, k, plan, {g: made.predicted for g, made in items.items() if made})
-            chosen = fit.choose(known.dtype, done, [variant.name for variant in accepted])
-            if chosen is not None:
-                return chosen
+        if (chosen := _by_fit(q, k, plan, candidates.inputs(*facts))) is not None:
+            return chosen
         ladder, gain = candidates.ladder(index, *facts), 0.0
         if ladder.items and (items := _items(plan, q, k, group_of(ladder.items))) is not None:
             gain = items.gain
@@ -67,15 +58,36 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
 
 
 def choose_scored(q, k, v, plan: Plan | None, plain: bool, expressed: bool = False) -> str:
-    """The kernel that "auto" means where there is a soft-cap, a score expression or there are sinks: by the
-    rule, of those that take them. Raises Unsupported where none does."""
+    """The kernel that "auto" means where there is a soft-cap, a score expression or there are sinks, of those
+    that take them: with a soft-cap or sinks by the fit to times of plain calls, which they make longer alike,
+    else, and where ``choose`` goes by the rule, by the rule. Raises Unsupported where none does."""
+    import torch
+
     if q.device.type == "cpu":
         return "cpu"
-    facts = (q.dtype, int(q.shape[3]), _tma(q, k, v), plain, _scheduled(plan), False, True, expressed)
+    facts = q.dtype, int(q.shape[3]), _tma(q, k, v), plain, _scheduled(plan)
+    if not expressed and not torch.compiler.is_compiling():
+        known = candidates.inputs(*facts, _one_mask(plan), scored=True)
+        if (chosen := _by_fit(q, k, plan, known)) is not None:
+            return chosen
+    facts += False, True, expressed  # without a predicted gain the rule takes whole lists
     live = executed = k.shape[2]
     if plan is not None:
         live, executed = plan.live_keys, plan.executed_keys
     return by_rule(Ladder(*tracing.ladder(q.device.index, *facts)), q.shape[2], live, executed)
+
+
+def _by_fit(q, k, plan: Plan | None, known) -> str | None:
+    """Of the kernels built that take what is ``known`` the one of the least predicted time; None without
+    prices."""
+    index = q.device.index
+    if (fit := _fit(index)) is None:
+        return None
+    accepted = [variant for variant in candidates.built("attention", index) if variant.accepts(known)]
+    groups = {v.group for v in accepted if v.plan == "parts" and fit.prices_of(v.name)}
+    items = {group: _items(plan, q, k, group) for group in sorted(groups)}
+    done = counts_of_call(q, k, plan, {g: made.predicted for g, made in items.items() if made})
+    return fit.choose(known.dtype, done, [variant.name for variant in accepted])
 
 
 def by_rule(ladder: Ladder, seq_q: int, live_keys: float, executed_keys: float, gain: float = 0.0) -> str:
@@ -96,6 +108,11 @@ def by_rule(ladder: Ladder, seq_q: int, live_keys: float, executed_keys: float, 
 
 def _tma(q, k, v) -> bool:
     return tma_takes(q) and tma_takes(k) and tma_takes(v)
+
+
+def _one_mask(plan: Plan | None) -> bool:
+    """Whether work items can be made: one mask for all sequences."""
+    return plan is None or (plan.mask is not None and plan.batch == 1)
 
 
 def _scheduled(plan: Plan | None) -> bool:

@@ -1,0 +1,52 @@
+// Soft-capped scores and attention sinks (scored.h) of the Hopper kernels: v4 to v6 are compiled for AttentionArgs and,
+// apart, for ScoredArgs.
+#pragma once
+#include "../common/exp2.cuh"
+#include "attention.cuh"
+#include "scored.h"
+#include "softcap.cuh"
+
+namespace hopper {
+
+struct ScoredArgs : AttentionArgs {
+  AttentionScored more;
+};
+template <typename Args> constexpr bool kScored = std::is_same_v<Args, ScoredArgs>;
+
+__device__ __forceinline__ const AttentionScored& scored_of(const ScoredArgs& args) { return args.more; }
+__device__ __forceinline__ AttentionScored scored_of(const AttentionArgs&) { return {}; }
+
+// What converts the scores, as they are when they are masked, to powers of two.
+__device__ __forceinline__ float to_powers_of_two(const AttentionArgs& args) { return args.scale * kLog2e; }
+__device__ __forceinline__ float to_powers_of_two(const ScoredArgs& args) {
+  return kExpressed || args.more.softcap > 0.f ? kLog2e : args.scale * kLog2e;
+}
+
+// Scores in x, times scale and capped, before the mask; as they are without a cap.
+template <int N> __device__ __forceinline__ void cap_scores(float (&x)[N], float scale, float softcap) {
+  if (softcap <= 0.f) return;
+#pragma unroll
+  for (float& score : x) score = capped(score * scale, softcap);
+}
+
+// What the context of the thread's two rows is to be multiplied by where head has a sink, a key more whose value is
+// zero. maximum times factor and the sink times log2 e are powers of two.
+__device__ __forceinline__ void divide_with_sink(float (&inverse)[2], float sink, const float (&sum)[2],
+                                                 const float (&maximum)[2], float factor) {
+  if (sink == -INFINITY) return;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const float top = fmaxf(maximum[r] * factor, sink * kLog2e), shrink = exp2_approx(maximum[r] * factor - top);
+    const float total = sum[r] * shrink + exp2_approx(sink * kLog2e - top);
+    inverse[r] = total > 0.f ? shrink / total : total;  // a NaN stays NaN
+  }
+}
+
+// A log2-sum-exp with such a key more.
+__device__ __forceinline__ float add_sink(float lse, float sink) {
+  const float top = fmaxf(lse, sink * kLog2e);
+  if (sink == -INFINITY || top == -INFINITY) return lse;
+  return top + log2f(exp2_approx(lse - top) + exp2_approx(sink * kLog2e - top));
+}
+
+}  // namespace hopper
