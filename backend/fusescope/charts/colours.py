@@ -76,6 +76,8 @@ _PEERS = {
     "compile-default": ("#1BA4A8", "triangle-down"),
     "compile-reduce-overhead": ("#0A89A8", "x"),
     "compile-max-autotune": ("#4191FA", "bowtie"),
+    "flash": ("#215CD1", "star-square"),
+    "flash-graph": ("#5B608A", "diamond-wide"),
     "sdpa-graph": ("#3698D1", "octagon"),
     "sdpa-graph-trap": ("#69748A", "star-diamond"),
 }

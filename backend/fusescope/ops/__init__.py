@@ -71,14 +71,14 @@ def implementations(op: str, device: str = "cpu", arch: str | None = None) -> li
             if kind in peer.devices
             else f"{name} exists on {' and '.join(peer.devices)}; the device is {device}"
         )
-        if reason is None and peer.package and not _installed(peer.package):
+        if reason is None and peer.package and not installed(peer.package):
             reason = f"{name} needs the package {peer.package}, which is not installed"
         found.append(Implementation(name, "peer", peer.idea, peer.devices, reason=reason))
     return found
 
 
-def _installed(package: str) -> bool:
-    """By the package's metadata, so that nothing of it is imported."""
+def installed(package: str) -> bool:
+    """Whether a distribution is there: by its metadata, so that nothing of it is imported."""
     try:
         metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -23,7 +23,7 @@ from pages._ui.models.form import Choice
 from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md
 
-_HOOKED = ("eager", "sdpa", "flex", "fusescope", "fused", "fused-int8", "fused-fp8")
+_HOOKED = ("eager", "sdpa", "flex", "flash", "fusescope", "fused", "fused-int8", "fused-fp8")
 _LEVELS = {"all": None, **{word: level for level, word in depth.LEVELS.items()}}
 _NONE = "no other run"
 

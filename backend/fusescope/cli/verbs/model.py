@@ -157,7 +157,7 @@ def specify(args) -> dict:
 def _modes(args, device: str) -> list[str]:
     listed = models.modes(args.op, device)
     if args.impl is None:
-        asked = ("compile", "flex", "fused-")  # only by name: they compile, or are another model
+        asked = ("compile", "flex", "flash", "fused-")  # only by name: they compile, or are another model
         return [w.name for w in listed if w.reason is None and not w.name.startswith(asked)]
     found: dict[str, None] = {}
     for name in _cases.split_impls(args.impl):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from fusescope.jobs.spec.common import DTYPE
 
-_HOOKED = ("eager", "sdpa", "fusescope")
+_HOOKED = ("eager", "sdpa", "flash", "fusescope")
 """Modes that call Hugging Face's modules one by one: their kernels can be named by module. Compiled and
 captured ones cannot."""
 

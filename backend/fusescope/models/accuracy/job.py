@@ -29,7 +29,7 @@ from fusescope.models.describe.modes import MODES
 from fusescope.models.run import build, fused_run, modes
 
 SCHEMA = 1
-HOOKED = ("eager", "sdpa", "flex", "fusescope")
+HOOKED = ("eager", "sdpa", "flex", "flash", "fusescope")
 """Modes that are Hugging Face's modules with an attention function, which hooks can look into."""
 OUTPUT = "output"
 # bytes of reference tensors held at a time; beyond it the model runs several times

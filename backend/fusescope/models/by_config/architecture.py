@@ -215,10 +215,12 @@ def _family(path: str, content: str, families: tuple[ModuleType, ...]) -> Archit
 def reason(module: Any, mode: Any) -> str | None:
     """Why an execution mode (modes.Mode) is not for this architecture, None where it may be."""
     found = module.found
-    if mode.attention == "fusescope" and found["ours"]:
+    if mode.attention in ("fusescope", "flash") and found["ours"]:
         return f"{mode.name} does not serve {found['class']}: {found['ours']}"
     if mode.attention == "sdpa" and not found["sdpa"]:
         return f"{mode.name} is not for {found['class']}, which does not take sdpa as its attention"
+    if mode.attention == "flash" and not found["flash"]:
+        return f"{mode.name} is not for {found['class']}, which does not take FlashAttention"
     if mode.attention == "flex_attention" and not found["flex"]:
         return f"{mode.name} is not for {found['class']}, which does not take FlexAttention"
     if mode.attention is None and module.bare:

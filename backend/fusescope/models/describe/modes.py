@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fusescope.models.by_config import architecture
 from fusescope.models.describe import catalog
 from fusescope.models.describe.family import FP8_CACHE
+from fusescope.ops import installed
 from fusescope.ops.base import Implementation
 
 
@@ -16,7 +17,7 @@ class Mode:
     """kind: "ours" or "peer"; attention: Hugging Face's attn_implementation, None for our own layers; graph:
     calls replay a CUDA graph of their own; compile: torch.compile's mode, None where it is not used; devices:
     device types it exists on; quantised: "int8" or "fp8" where the weights of the layers are, "fp8-cache"
-    where the KV cache is."""
+    where the KV cache is; package: the distribution that it needs besides ours."""
 
     name: str
     kind: str
@@ -26,8 +27,11 @@ class Mode:
     compile: str | None = None
     devices: tuple[str, ...] = ("cpu", "cuda")
     quantised: str | None = None
+    package: str | None = None
 
 
+FLASH = "flash"
+"""Mode.attention of FlashAttention-4."""
 _CUDA = ("cuda",)
 MODES = {
     m.name: m
@@ -44,6 +48,23 @@ MODES = {
             "peer",
             "Hugging Face with FlexAttention, compiled, BlockMask made outside the call",
             "flex_attention",
+        ),
+        Mode(
+            "flash",
+            "peer",
+            "Hugging Face with FlashAttention-4: full, causal and sliding windows, caches of any lengths",
+            FLASH,
+            devices=_CUDA,
+            package="flash-attn-4",
+        ),
+        Mode(
+            "flash-graph",
+            "peer",
+            "flash captured in a CUDA graph",
+            FLASH,
+            True,
+            devices=_CUDA,
+            package="flash-attn-4",
         ),
         Mode("compile-default", "peer", "sdpa through torch.compile", "sdpa", compile="default"),
         Mode(
@@ -120,6 +141,8 @@ _DECODER = (
 )
 COMPILES = {
     "flex": {"cpu": 30.0, "cuda": 10.0},
+    "flash": {"cuda": 10.0},
+    "flash-graph": {"cuda": 10.0},
     "compile-default": {"cpu": 40.0, "cuda": 25.0},
     "compile-reduce-overhead": {"cuda": 25.0},
     "compile-max-autotune": {"cuda": 90.0},
@@ -145,13 +168,15 @@ def modes(name: str, device: str = "cpu") -> list[Implementation]:
         reason = None
         if kind not in mode.devices:
             reason = f"{mode.name} exists on {' and '.join(mode.devices)}; the device is {device}"
+        elif mode.package and not installed(mode.package):
+            reason = f"{mode.name} needs the package {mode.package}, which is not installed"
         elif isinstance(module, architecture.Architecture):
             reason = architecture.reason(module, mode)
         elif mode.attention is None and module.STRUCTURE is None:
             reason = f"{mode.name} has the layers of BERT, ViT, GPT-2 and Llama, not those of {name}"
         elif mode.quantised and module.STRUCTURE != "decoder":
             reason = f"{mode.name} has the layers of GPT-2 and Llama, not those of {name}"
-        elif mode.attention == "flex_attention" and module.KIND == "encoder-decoder":
+        elif mode.attention in ("flex_attention", FLASH) and module.KIND == "encoder-decoder":
             reason = f"{mode.name} does not take the position biases that {name} adds to its scores"
         found.append(
             Implementation(

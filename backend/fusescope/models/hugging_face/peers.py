@@ -1,8 +1,8 @@
-"""Hugging Face's own attention functions under names of ours, for fair comparisons."""
+"""Attention functions of others under names of ours, for fair comparisons."""
 
 from __future__ import annotations
 
-from fusescope.models.hugging_face import model_masks
+from fusescope.models.hugging_face import flash, model_masks
 
 SDPA, FLEX = "fusescope_peer_sdpa", "fusescope_peer_flex"
 ORIGINAL = {SDPA: "sdpa", FLEX: "flex_attention"}
@@ -10,8 +10,8 @@ ORIGINAL = {SDPA: "sdpa", FLEX: "flex_attention"}
 
 
 def register_peers() -> None:
-    """Hugging Face's sdpa and flex_attention under names of ours, whose masks do not arise where there is
-    nothing to mask.
+    """FlashAttention-4, and Hugging Face's sdpa and flex_attention, under names of ours, whose masks do
+    not arise where there is nothing to mask.
 
     With their own masks a captured or compiled sdpa gets an explicit one for full attention, and PyTorch
     takes its math path. And the mask of "eager", the same values as Hugging Face's own, made so that a CUDA
@@ -22,6 +22,7 @@ def register_peers() -> None:
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
     from transformers.masking_utils import flex_attention_mask, sdpa_mask
 
+    flash.register()
     AttentionMaskInterface.register("eager", eager_mask)
     for name, function, own in (
         (SDPA, sdpa_attention_forward, sdpa_mask),

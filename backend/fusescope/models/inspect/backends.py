@@ -8,13 +8,15 @@ from typing import Any
 
 import torch
 
+_FLASH_4 = r"flash_attn_?cute|FlashAttentionForwardSm"
 _KERNELS = (
     (
         r"\b(attention|varlen|decode)_(rowwise|scored|blockwise|hopper|scheduled|items|warp_keys|tensor_core|cluster)\w*",
         "fusescope",
     ),
     (r"flex_attention", "flex_attention"),
-    (r"flash_fwd|pytorch_flash|flash_attn", "flash_attention"),
+    (_FLASH_4, "flash_attention_4"),
+    (rf"^(?!.*(?:{_FLASH_4})).*(flash_fwd|pytorch_flash|flash_attn)", "flash_attention"),
     (r"fmha_cutlass|cutlassF|mem_eff", "efficient_attention"),
     (r"cudnn.*(sdpa|flash|fmha)", "cudnn_attention"),
 )

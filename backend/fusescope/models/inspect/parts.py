@@ -18,7 +18,7 @@ import torch
 from fusescope.core.errors import Unsupported
 from fusescope.models import register
 from fusescope.models.describe.family import PARTS
-from fusescope.models.describe.modes import MODES, Mode
+from fusescope.models.describe.modes import FLASH, MODES, Mode
 from fusescope.models.hugging_face import model_masks, peers
 from fusescope.models.inspect import parts_order
 from fusescope.models.run import build, caching, fused_run, masking, modes
@@ -137,6 +137,8 @@ def _hooked(mode: Mode, model: Model, inputs, marks: _Marks):
     attention = None if getattr(model.family, "OWN_MASKS", False) else mode.attention
     if attention == "fusescope":
         plan = masking.plan_of(inputs, model.device)
+    elif attention == FLASH:
+        plan = masking.flash_mask_of(inputs)
     elif attention == "flex_attention":
         plan = masking.block_mask_of(inputs, model.device)
     if plan is not None or attention == "flex_attention":

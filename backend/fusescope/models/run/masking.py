@@ -10,7 +10,9 @@ import torch
 from torch.nn.attention.flex_attention import create_block_mask
 
 from fusescope import masks
+from fusescope.core.errors import Unsupported
 from fusescope.models.describe import cases
+from fusescope.models.hugging_face.flash import Window
 from fusescope.ops.attention import prepare
 
 
@@ -64,6 +66,26 @@ def plan_of(inputs: Mapping[str, Any], device):
     if all(n == seq for n in inputs["lengths"]):
         return prepare(inputs["mask"], seq, seq, device)
     return prepare(inputs["keep"].expand(case["batch"], 1, seq, seq), seq, seq, device)
+
+
+def flash_mask_of(inputs: Mapping[str, Any]) -> Window | Any | None:
+    """What hugging_face/flash.py takes for these inputs: None where the module says what is masked, the keys
+    of each sequence (int32 (B,)) to decode, a Window. Unsupported for other masks, padding included."""
+    if inputs["keep"] is None:
+        return None
+    mask, case = inputs["mask"], inputs["case"]
+    if case.get("phase") == "decode":
+        return inputs["lengths_tensor"] + 1
+    if any(n != case["seq"] for n in inputs["lengths"]):
+        raise Unsupported("FlashAttention-4 does not take this: padding (sequences of different lengths)")
+    if mask.name == "causal":
+        return Window(None, 0)
+    if mask.name == "sliding_window":
+        values = mask.resolved(case["seq"]).values
+        return Window(values["left"], values["right"])
+    raise Unsupported(
+        f"FlashAttention-4 does not take this: mask {mask}; it takes full, causal and sliding_window"
+    )
 
 
 def block_mask_of(inputs: Mapping[str, Any], device):

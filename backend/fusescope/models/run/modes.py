@@ -11,6 +11,7 @@ the mask to Hugging Face as a user would.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,9 +21,10 @@ from fusescope.core.errors import Unsupported
 from fusescope.models import register
 from fusescope.models.describe import modes as listing
 from fusescope.models.describe.modes import Mode
-from fusescope.models.hugging_face import model_masks, peers
+from fusescope.models.hugging_face import flash, model_masks, peers
 from fusescope.models.run import build, capture, fused_run, masking
 from fusescope.models.run.build import Model
+from fusescope.ops.attention.peers import vendor
 
 _RECOMPILES = 4096  # beyond dynamo's default of 8 shapes, a sweep would silently go on in eager mode
 
@@ -55,7 +57,10 @@ def forward(mode: Mode, model: Model, inputs: Mapping[str, Any]) -> Callable[[],
     if getattr(model.family, "OWN_MASKS", False) and mode.name != "sdpa-graph-trap":
         if mode.attention == "flex_attention":
             _raise_limits()
-        return lambda: build.call(module, inputs)
+        call = functools.partial(build.call, module, inputs)
+        return _jit_compiled(call) if mode.attention == listing.FLASH else call
+    if mode.attention == listing.FLASH:
+        return _jit_compiled(_within(masking.flash_mask_of(inputs), module, inputs))
     if ours:
         plan = masking.plan_of(inputs, model.device)
         if inputs["keep"] is not None and plan is None:  # T5: Hugging Face takes the two-dimensional mask
@@ -73,7 +78,7 @@ def view(mode: Mode) -> str:
     """The attn_implementation of the module that the mode calls (see Model.view); Hugging Face knows it from
     now on."""
     (register.register_attention if mode.attention == register.NAME else peers.register_peers)()
-    own = {"sdpa": peers.SDPA, "flex_attention": peers.FLEX}
+    own = {"sdpa": peers.SDPA, "flex_attention": peers.FLEX, listing.FLASH: flash.NAME}
     return "sdpa" if mode.name == "sdpa-graph-trap" else own.get(mode.attention, mode.attention)
 
 
@@ -85,6 +90,13 @@ def _within(plan, module, inputs: Mapping[str, Any]) -> Callable[[], Any]:
         with model_masks.masked(plan):
             return build.call(module, given)
 
+    return call
+
+
+def _jit_compiled(call: Callable[[], Any]) -> Callable[[], Any]:
+    """``call`` after the first one, in which FlashAttention-4 compiles its kernels, or refuses."""
+    with vendor.refusals("FlashAttention-4"), torch.no_grad():
+        call()
     return call
 
 

@@ -4,6 +4,7 @@ compilation is part of making them, not of a call."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import torch
@@ -134,10 +135,23 @@ def half_precision(name: str, q, k, v, bias=None, score=None) -> None:
 def _compiled(run, backend: str, q):
     """run after its first call, which compiles; ``compile_ms`` is how long that took."""
     begin = time.perf_counter()
-    try:
+    with refusals(backend):
         with torch.no_grad():
             run()
         torch.cuda.synchronize(q.device)
+
+    def named():
+        return run()
+
+    named.backend, named.compile_ms = backend, (time.perf_counter() - begin) * 1e3
+    return named
+
+
+@contextlib.contextmanager
+def refusals(backend: str):
+    """Turns what these packages raise for settings that they do not take into Unsupported."""
+    try:
+        yield
     except torch.OutOfMemoryError:
         raise
     except (
@@ -149,9 +163,3 @@ def _compiled(run, backend: str, q):
     ) as error:  # how they refuse
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise Unsupported(f"{backend} does not take this: {first}") from error
-
-    def named():
-        return run()
-
-    named.backend, named.compile_ms = backend, (time.perf_counter() - begin) * 1e3
-    return named
