@@ -77,7 +77,7 @@ __device__ __attribute__((noinline)) void attend(const AttentionArgs& a, Attenti
 #pragma unroll
               for (float& x : value[u]) x = 0.f;
             }
-          } else if (scored.softcap > 0.f) {
+          } else if (word && scored.softcap > 0.f) {
             score[u] = scored.softcap * tanhf(score[u] / scored.softcap);
           }
           if (word && a.bias) {
