@@ -31,6 +31,17 @@ LONG = (
     {"seq": 700, "batch": 16, "heads": 12, "mask": "longformer:window=60,global_tokens=5"},
     {"seq": 130, "seq_k": 1500, "head_dim": 96, "batch": 2},
 )
+# Of kernels on work items: lists that are split, parts of a mask, growing scores.
+ITEMS = (
+    {"seq": 4096, "mask": "causal", "kv_heads": 1},
+    {"seq": 2048, "mask": "longformer:window=64,global_tokens=5", "head_dim": 128},
+    {"seq": 2048, "mask": "strided:window=128,stride=64", "heads": 8, "head_dim": 64},
+    {"seq": 1024, "mask": "strided:window=64,stride=16", "heads": 8, "batch": 4, "head_dim": 128},
+    {"seq": 1024, "mask": "dilated:window=20,dilation=4", "batch": 2, "head_dim": 40},
+    {"seq": 3000, "mask": "sliding_window:left=1024,right=0", "heads": 8, "kv_heads": 2, "head_dim": 128},
+)
+SINKS = (-math.inf, -4.0, 5.0, 30.0)
+SCORED = [v.name for v in families()["attention"].variants if v.takes.scored and v.device == "cuda"]
 GIVEN = ((2.0, False), (None, True), (30.0, True))
 
 
@@ -52,9 +63,7 @@ def test_it_is_what_is_specified(softcap, with_sinks, dtype, device):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(
-    "impl", [v.name for v in families()["attention"].variants if v.takes.scored and v.device == "cuda"]
-)
+@pytest.mark.parametrize("impl", SCORED)
 @pytest.mark.parametrize("dtype", ("float32", "float16", "bfloat16"))
 def test_each_kernel_is_what_is_specified(impl, dtype):
     took = 0
@@ -70,6 +79,32 @@ def test_each_kernel_is_what_is_specified(impl, dtype):
         assert wrong(out, inputs, dtype, softcap, given["sinks"]) is None, (values, given)
     if not took:
         pytest.skip(f"{impl} takes none of these in {dtype}")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("impl", SCORED)
+def test_split_lists_parts_and_rows_that_are_computed_again(impl):
+    """Sinks of all signs; then a NaN of V, which rows that do not see its key do not see either."""
+    took = 0
+    for number, (values, softcap) in enumerate(itertools.product(ITEMS, (None, 9.0, 50.0))):
+        inputs = OP.inputs(case(**{"heads": 4, "batch": 1} | values), "float16", "cuda", number)
+        inputs["q"] *= (1, 30)[number % 2]
+        q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
+        sinks = torch.tensor(SINKS, device="cuda").repeat(q.shape[1] // len(SINKS))
+        try:
+            out = attention(q, k, v, plan, impl=impl, softcap=softcap, sinks=sinks)
+        except Unsupported:
+            continue
+        took += 1
+        assert wrong(out, inputs, "float16", softcap, sinks) is None, (values, softcap)
+        key = torch.tensor([v.shape[2] - 20], device="cuda")
+        spoilt = v.index_fill(2, key, math.nan)
+        again = attention(q, k, spoilt, plan, impl=impl, softcap=softcap, sinks=sinks)
+        seen = plan.dense()[..., key].expand(out.shape)
+        assert again[seen].isnan().all()
+        assert wrong(torch.where(seen, out, again), inputs, "float16", softcap, sinks) is None, values
+    if not took:
+        pytest.skip(f"{impl} takes none of these")
 
 
 def test_both_change_the_result_and_none_is_the_plain_kernel():

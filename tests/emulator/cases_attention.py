@@ -61,13 +61,9 @@ def _attention(impl):
     takes = [v.name for v in families()["attention"].variants if v.takes.scored]
     for values in SCORED if impl in takes else ():
         yield Case(sized(impl, values))
-    for number, (values, form, workers) in enumerate(
-        _IN_PARTS if kernel_sources.takes_work_items(impl) else ()
-    ):
-        whole = sized(impl, {"head_dim": 64} | values) | {"form": form, "workers": workers}
-        yield Case(whole)
-        if impl in takes and number < _SCORED_IN_PARTS:
-            yield Case(whole | _MODIFIED[number % 3])
+    in_parts = _IN_PARTS + _SCORED_IN_PARTS * (impl in takes)
+    for values, form, workers in in_parts if kernel_sources.takes_work_items(impl) else ():
+        yield Case(sized(impl, {"head_dim": 64} | values) | {"form": form, "workers": workers})
     for values in MASKED + HOPPER + (MANY_TILES,) * (impl == "v3_hopper"):
         yield from copied("attention", impl, values)
 
@@ -81,7 +77,8 @@ def _execute_attention(op, impl, values, dtype, contiguous, seed):
         **{"batch": 1, "heads": 1} | {k: v for k, v in values.items() if k not in _APART}
     )
     inputs = attention_tools.OP.inputs(case, dtype, "cpu", seed, contiguous or form is not None)
-    sinks = torch.linspace(-1, 2, case["heads"]) if sinks else None
+    if sinks is not None:
+        sinks = torch.linspace(-1, 2, case["heads"]) if sinks is True else torch.tensor(sinks)
     if form:
         return _in_parts(impl, case, inputs, dtype, form, workers, seed, softcap, sinks)
     given = operands(impl, inputs["plan"], inputs["q"], inputs["k"])
@@ -154,8 +151,26 @@ _IN_PARTS = (
     ({"seq": 900, "mask": "sliding_window:left=128,right=128", "head_dim": 128}, "whole", 1),
 )
 """(values, whether the mask is one list or in parts and whether lists are split into pieces, workers)."""
-_SCORED_IN_PARTS = 13
-_MODIFIED = ({"softcap": 30.0, "sinks": True}, {"sinks": True}, {"softcap": 4.0})
+_SINKS = (-math.inf, -4.0, 5.0, 30.0)
+_FOUR_HEADS = {"heads": 4, "kv_heads": 2, "sinks": _SINKS}
+_SCORED_IN_PARTS = (
+    (_FOUR_HEADS | {"seq": 256, "mask": "strided:window=16,stride=8", "softcap": 9.0}, "parts", 1),
+    (_FOUR_HEADS | {"seq": 256, "mask": "strided:window=16,stride=8", "head_dim": 128}, "parts", 1),
+    (_FOUR_HEADS | {"seq": 256, "mask": "dilated:window=20,dilation=2", "softcap": 50.0}, "one part", 1),
+    (
+        _FOUR_HEADS | {"seq": 1024, "mask": "fixed:block=32,summary=10", "head_dim": 96, "softcap": 20.0},
+        "parts and pieces",
+        64,
+    ),
+    (_FOUR_HEADS | {"seq": 390, "mask": "causal", "softcap": 9.0}, "pieces", 64),
+    (_FOUR_HEADS | {"seq": 65, "seq_k": 700, "head_dim": 128}, "pieces", 64),
+    ({"seq": 200, "seq_k": 330, "mask": "longformer:window=5,global_tokens=3", "softcap": 5.0}, "pieces", 64),
+    (_FOUR_HEADS | {"seq": 150, "seq_k": 33, "mask": "causal", "softcap": 2.0}, "whole", 1),
+    (_FOUR_HEADS | {"seq": 260, "mask": "sliding_window:left=100,right=30"}, "whole", 1),
+    ({"seq": 260, "mask": "sliding_window:left=100,right=0", "softcap": 50.0, "head_dim": 128}, "whole", 1),
+    (_FOUR_HEADS | {"seq": 300, "mask": "document:lengths=90+150+60", "softcap": 30.0}, "whole", 2),
+)
+"""The same with soft-capped scores, sinks or both."""
 
 
 def _in_parts(impl, case, inputs, dtype, form, workers, seed, softcap, sinks):
@@ -166,17 +181,26 @@ def _in_parts(impl, case, inputs, dtype, form, workers, seed, softcap, sinks):
     work = work_items(impl, plan, case, form, workers)
     if (got := _form(work)) != form:
         return f"the work is {got!r}, not {form!r}"
-    outs, modified = [], softcap is not None or sinks is not None
-    op = torch.ops.fusescope.attention_scored if modified else torch.ops.fusescope.attention
+    more = (softcap, sinks) if softcap or sinks is not None else ()
+    run = torch.ops.fusescope.attention_scored if more else torch.ops.fusescope.attention
+    outs = []
     for copies, out_bshd in (("late", False), ("early", True)):
         os.environ["EMULATED_COPIES"] = copies
-        more = (None, None, out_bshd, *((softcap, sinks) if modified else ()))
-        outs.append(op(q, k, v, impl, work.buffer, work.layout, *more))
+        outs.append(run(q, k, v, impl, work.buffer, work.layout, None, None, out_bshd, *more))
     if not torch.equal(*outs):
         return "results differ with the time of copies"
-    if modified:
-        return scored_tools.wrong(outs[0], inputs, dtype, softcap, sinks)
-    return attention_tools.wrong(outs[0], inputs, dtype)
+    if not more:
+        return attention_tools.wrong(outs[0], inputs, dtype)
+    if reason := scored_tools.wrong(outs[0], inputs, dtype, *more):
+        return reason
+    # Rows that do not see a NaN in V are computed again.
+    key = v.shape[2] // 2
+    spoilt = v.index_fill(2, torch.tensor([key]), math.nan)
+    again = run(q, k, spoilt, impl, work.buffer, work.layout, None, None, False, *more)
+    seen = plan.dense()[..., key, None].expand(outs[0].shape)
+    if not again[seen].isnan().all():
+        return "a NaN of V is lost"
+    return scored_tools.wrong(torch.where(seen, outs[0], again), inputs, dtype, *more)
 
 
 def work_items(impl: str, plan, case, form: str, workers: int):
