@@ -8,7 +8,7 @@ from fusescope.core.errors import Unsupported
 from fusescope.models.hugging_face import model_masks, scope
 from fusescope.ops.attention.dispatch import listed
 
-# Keywords that change what is computed; others (position_ids, sliding_window, which the mask has) do not.
+# Keywords that change what is computed; others (position_ids, and sliding_window, which a mask has) do not.
 _REFUSED = {
     "indices": "keys chosen by an indexer",
     "block_indices": "blocks of keys chosen by an indexer",
@@ -46,9 +46,10 @@ def forward(
     """Hugging Face's attention function: query (B, H, S, D), key and value (B, H_kv, T, D) -> (out (B, S, H,
     D) contiguous, None).
 
-    Soft-capped scores (softcap) and attention sinks (s_aux, sinks) are computed. Raises Unsupported for them
-    together with lengths in the place of a plan, for indexed keys, paged caches, packed sequences, attention
-    weights and dropout, and whatever ``attention`` refuses.
+    Soft-capped scores (softcap) and attention sinks (s_aux, sinks) are computed, with lengths in the place of
+    a plan also the layer's sliding window. Raises Unsupported for position biases with lengths, indexed keys,
+    paged caches, packed sequences, attention weights and dropout, and whatever ``attention`` and
+    ``attention_decode`` refuse.
     """
     import torch
 
@@ -65,11 +66,11 @@ def forward(
     causal = bool(causal) and queries > 1 and attention_mask is None
     plan = model_masks.held() if getattr(module, "is_cross_attention", False) is not True else None
     if isinstance(plan, torch.Tensor):
-        if scored:
-            raise Unsupported(
-                f"{type(module).__name__} decodes by lengths, which {' and '.join(scored)} exclude"
-            )
-        return attention_decode(query, key, value, plan, scale=scaling).transpose(1, 2), None
+        if position_bias is not None:
+            raise Unsupported(f"{type(module).__name__} decodes by lengths, which a position bias excludes")
+        window = window_of(kwargs, keys)
+        out = attention_decode(query, key, value, plan, scale=scaling, window=window, **scored)
+        return out.transpose(1, 2), None
     bias = position_bias
     if plan is not None and (plan.seq_q, plan.seq_k) != (queries, keys):
         plan = None  # another attention of the same forward (a decoder over its encoder): it has no mask then
@@ -91,6 +92,13 @@ def forward(
     if made is not None:
         return listed.attend(query, key, value, made, attention_mask.shape, **how).transpose(1, 2), None
     return attention(query, key, value, plan, **how).transpose(1, 2), None
+
+
+def window_of(given, keys: int) -> int | None:
+    """How many keys, its own among them, a token of this layer sees, by the keywords of its call; None where
+    it sees the whole cache."""
+    window = given.get("sliding_window")
+    return window if window is not None and window < keys else None
 
 
 def _scored(given) -> dict:

@@ -11,7 +11,7 @@ import inspect
 from dataclasses import dataclass
 
 from fusescope.core.errors import Unsupported
-from fusescope.models.hugging_face import model_masks
+from fusescope.models.hugging_face import attend, model_masks
 
 NAME = "fusescope_peer_fa4"  # transformers looks for kernels of its own where a name has "flash" in it
 _REFUSED = {
@@ -113,6 +113,10 @@ def forward(
         if attention_mask.dim() != 1 or query.shape[2] != 1:
             raise Unsupported(
                 f"FlashAttention-4 does not take this: a mask as a tensor {tuple(attention_mask.shape)}"
+            )
+        if attend.window_of(kwargs, key.shape[2]) is not None:
+            raise Unsupported(
+                "FlashAttention-4 does not take this: a sliding window over caches of different lengths"
             )
         found = _package().flash_attn_varlen_func(q, k, v, seqused_k=attention_mask, **how)
     else:
