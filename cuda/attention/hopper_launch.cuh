@@ -5,6 +5,8 @@
 #include <atomic>
 
 namespace hopper {
+constexpr int kMaxSharedBytes = 232448;  // per block, on sm_90
+
 // Lets a kernel use `bytes` of dynamic shared memory on the current device; calls the driver only for a new maximum.
 template <auto Kernel> const char* allow_shared_up_to(int bytes) {
   constexpr int most = 64;

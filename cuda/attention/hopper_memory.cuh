@@ -8,8 +8,6 @@
 
 namespace hopper {
 
-constexpr int kMaxSharedBytes = 232448;  // per block, on sm_90
-
 // Panels of 64 columns make up a row of head_dim; stages and resident blocks are what fits registers and shared memory.
 template <int Panels, int WG, bool Bias = false> struct ForwardShape {
   static constexpr int panels = Panels, warpgroups = WG;

@@ -10,10 +10,10 @@ template <int Columns, int WG> constexpr int kMergeBytes = (WG - 1) * (Columns /
 
 // By all threads of the block. o: accumulators of the context (64 x Columns), not divided by the sums; sum and maximum
 // of the thread's two rows; factor: converts maxima to units of log2. False for all warpgroups but the first, which
-// then holds the result.
-template <int Columns, int WG> __device__ __forceinline__ bool merge_parts(float* area, int wg, float* o,
-                                                                           float (&sum)[2], float (&maximum)[2],
-                                                                           float factor) {
+// then holds the result. Natural: as of weigh (hopper_wide_step.cuh).
+template <int Columns, int WG, bool Natural = false>
+__device__ __forceinline__ bool merge_parts(float* area, int wg, float* o, float (&sum)[2], float (&maximum)[2],
+                                            float factor) {
   constexpr int kOut = Columns / 2, kValues = kOut + 4;
   __syncthreads();
   if (wg > 0) {
@@ -35,9 +35,9 @@ template <int Columns, int WG> __device__ __forceinline__ bool merge_parts(float
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float other = from[(kOut + 2 + r) * 128], top = fmaxf(maximum[r], other);
-      const float shift = top == -INFINITY ? 0.f : top * factor;
-      mine[r] = exp2_approx(maximum[r] * factor - shift);
-      theirs[r] = exp2_approx(other * factor - shift);
+      const float shift = top == -INFINITY ? 0.f : Natural ? top : top * factor;
+      mine[r] = exp2_approx(Natural ? (maximum[r] - shift) * factor : maximum[r] * factor - shift);
+      theirs[r] = exp2_approx(Natural ? (other - shift) * factor : other * factor - shift);
       maximum[r] = top;
       sum[r] = sum[r] * mine[r] + from[(kOut + r) * 128] * theirs[r];
     }

@@ -1,14 +1,16 @@
-// Shared memory of a block of v4_scheduled: query tiles, a ring of keys and one of values, a tile of ones, barriers and
-// the schedule. A slot of a ring holds a step, two KV tiles: panel by panel 128 rows.
+// Shared memory of a block of v4_scheduled: query tiles, a ring of keys and one of values, a tile of ones, the
+// bias, barriers and the schedule. A slot of a ring holds a step, two KV tiles: panel by panel 128 rows.
 #pragma once
 #include "../common/hopper.cuh"
 #include "../common/mma.cuh"
 #include "../common/warpgroup.cuh"
+#include "hopper_bias.cuh"
 
 namespace hopper {
 
-// Panels of 64 columns make up a row of head_dim. Split: all WG warpgroups have the same query tile.
-template <int Panels, int WG, bool Split> struct ScheduledShape {
+// Panels of 64 columns make up a row of head_dim. Split: all WG warpgroups have the same query tile. Pieces: of a
+// bias that is fetched ahead (hopper_bias.cuh).
+template <int Panels, int WG, bool Split, bool Pieces = false> struct ScheduledShape {
   static constexpr int panels = Panels;
   static constexpr bool ones = Panels == 1;
   static constexpr bool overlap = Panels == 2 && !Split;
@@ -21,8 +23,13 @@ template <int Panels, int WG, bool Split> struct ScheduledShape {
   static constexpr int q_bytes = q_tiles * Panels * kTileBytes;
   static constexpr int slot_bytes = 2 * Panels * kTileBytes;
   static constexpr int ones_bytes = ones ? 16 * 128 : 0;
+  // Keys of a step whose bias is in shared memory: all where registers have no place for it, but for what two blocks of
+  // two query tiles have no place for there either.
+  static constexpr int parked = !Pieces || Panels > 1 ? 0 : Split ? 128 : 96;
+  static constexpr int bias_bytes = 4 * WG * kParkedBytes<parked>;
   static int shared_bytes(int kv_tiles) {
-    return 1024 + q_bytes + (k_slots + v_slots) * slot_bytes + ones_bytes + 256 + 32 * ((kv_tiles + 1) / 2 + 3);
+    return 1024 + q_bytes + (k_slots + v_slots) * slot_bytes + ones_bytes + bias_bytes + 256 +
+           32 * ((kv_tiles + 1) / 2 + 3);
   }
 };
 

@@ -11,7 +11,7 @@ namespace hopper {
 struct ScoredArgs : AttentionArgs {
   AttentionScored more;
 };
-template <typename Args> constexpr bool kScored = std::is_same_v<Args, ScoredArgs>;
+template <typename Args> constexpr bool kScored = std::is_base_of_v<ScoredArgs, Args>;
 
 __device__ __forceinline__ const AttentionScored& scored_of(const ScoredArgs& args) { return args.more; }
 __device__ __forceinline__ AttentionScored scored_of(const AttentionArgs&) { return {}; }

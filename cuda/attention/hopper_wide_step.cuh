@@ -43,10 +43,14 @@ __device__ __forceinline__ void start_context_product(float (&o)[Accumulators], 
   wgmma_commit();
 }
 
+constexpr float kFar = 1e38f;  // times log2 e it is within the range of fp32
+
 // Scores in x to weights in x; shrink is what sums and context so far are to be multiplied by, true for the whole warp
-// where that is not 1. Sum: whether it adds the weights up, as the tensor cores do up to 64 columns.
-template <bool Sum> __device__ __forceinline__ bool weigh(float (&x)[64], float factor, float (&maximum)[2],
-                                                          float (&sum)[2], float (&shrink)[2]) {
+// where that is not 1. Sum: whether it adds the weights up, as the tensor cores do up to 64 columns. Natural: scores
+// may be so near the end of the range of fp32 that factor takes them beyond it (OnlineSoftmax).
+template <bool Sum, bool Natural = false> __device__ __forceinline__ bool weigh(float (&x)[64], float factor,
+                                                                                float (&maximum)[2], float (&sum)[2],
+                                                                                float (&shrink)[2]) {
   float top[2][4];
 #pragma unroll
   for (int i = 0; i < 8; ++i) top[i & 2 ? 1 : 0][i / 4 * 2 + (i & 1)] = x[i];
@@ -62,10 +66,22 @@ template <bool Sum> __device__ __forceinline__ bool weigh(float (&x)[64], float 
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     // OnlineSoftmax::follow, spelled out: a call of it changes the machine code of split blocks.
-    const bool follow = top[r][0] * factor > maximum[r] * factor + 8.f || maximum[r] == -INFINITY;
+    const bool follow =
+        (Natural ? (top[r][0] - maximum[r]) * factor > 8.f : top[r][0] * factor > maximum[r] * factor + 8.f) ||
+        maximum[r] == -INFINITY;
     const float next = follow ? top[r][0] : maximum[r];
     shift[r] = next == -INFINITY ? 0.f : next * factor;  // no live key so far: every weight is exp2(-inf) = 0
-    shrink[r] = follow ? exp2_approx(maximum[r] * factor - shift[r]) : 1.f;
+    if constexpr (Natural) {
+      const float base = next == -INFINITY ? 0.f : next;
+      shrink[r] = follow ? exp2_approx((maximum[r] - base) * factor) : 1.f;
+      if (fabsf(base) > kFar) {
+        shift[r] = 0.f;
+#pragma unroll
+        for (int i = 0; i < 32; ++i) x[i / 2 * 4 + 2 * r + i % 2] -= base;
+      }
+    } else {
+      shrink[r] = follow ? exp2_approx(maximum[r] * factor - shift[r]) : 1.f;
+    }
     grows |= follow;
     maximum[r] = next;
   }

@@ -2,7 +2,7 @@
 // warpgroups.
 // archs: sm_90a
 // expects: HGMMA UTMALDG
-// takes: fp16 bf16, d<=128, no-bias, scale>0, tma, softcap+sinks, score
+// takes: fp16 bf16, d<=128, scale>0, tma, softcap+sinks, score
 // plan: schedule
 // tiles: 1 per block, 1 block per SM, up to 1 tile per SM, from 3 steps
 // tiles: 1 per block, 2 blocks per SM, up to 2 tiles per SM, from 2 steps
@@ -15,9 +15,10 @@
 // release a slot refills it, so there is no producer warp and nobody waits for an empty slot. Up to 64 columns a step
 // is serial, and the other warpgroups of the multiprocessor fill the tensor cores meanwhile; above, where only two fit,
 // O += P V overlaps with the next softmax. Up to 64 columns V is followed by a tile of ones, whose columns of the
-// product are the sums of the rows.
+// product are the sums of the rows. A bias is fetched a step ahead (hopper_bias.cuh).
 #include "../common/dependent.cuh"
 #include "../common/launch.cuh"
+#include "hopper_bias.cuh"
 #include "hopper_forward.cuh"
 #include "hopper_launch.cuh"
 #include "hopper_merge.cuh"
@@ -49,20 +50,21 @@ __device__ __forceinline__ void express_scores(float (&x)[64], float scale, cons
   }
 }
 
-// Args: AttentionArgs, or ScoredArgs with a soft-cap, an expression or sinks.
+// Args: AttentionArgs, or ScoredArgs with a soft-cap, an expression or sinks, or BiasedArgs.
 template <typename T, int Panels, int WG, bool Split, typename Args>
 __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::blocks_per_sm) attention_scheduled(
     const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
     const __grid_constant__ CUtensorMap v_map, const __grid_constant__ Args args, int q_blocks) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using S = ScheduledShape<Panels, WG, Split>;
+  using S = ScheduledShape<Panels, WG, Split, kPieces<Args>>;
   constexpr int KSlots = S::k_slots, VSlots = S::v_slots, Acc = S::accumulators;
   extern __shared__ uint8_t raw[];
   uint8_t* shared = raw + (1024 - shared_address(raw) % 1024) % 1024;
   uint8_t* k_ring = shared + S::q_bytes;
   uint8_t* v_ring = k_ring + KSlots * S::slot_bytes;
   uint8_t* ones = v_ring + VSlots * S::slot_bytes;
-  uint64_t* full_q = reinterpret_cast<uint64_t*>(ones + S::ones_bytes);
+  uint8_t* parked = ones + S::ones_bytes;
+  uint64_t* full_q = reinterpret_cast<uint64_t*>(parked + S::bias_bytes);
   uint64_t* full_k = full_q + 1;
   uint64_t* full_v = full_k + KSlots;
   uint64_t* free_k = full_v + VSlots;
@@ -122,18 +124,42 @@ __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::b
     start_context_product<T, Panels>(o, weights, v_ring, (step - origin) % VSlots, full_v,
                                      ((step - origin) / VSlots) & 1, ones);
   };
-  auto softmax = [&](int step, const StepMask& mask, float (&shrink)[2]) {
-    if constexpr (kExpressed) {
-      const int4 tiles = schedule[2 * step + 1];
-      express_scores(x, args.scale, rows, make_int2(tiles.x, tiles.y), t2);
-    } else if constexpr (kScored<Args>) {
-      cap_scores(x, args.scale, args.more.softcap);
+  const int first = Split ? begin + wg : begin, stride = Split ? WG : 1;
+  auto tiles_of = [&](int step) {
+    const int4 tiles = schedule[2 * step + 1];
+    return make_int2(tiles.x, tiles.y);
+  };
+  const int bias_row = 64 * q_tile + warp % 4 * 16;  // the warp's first
+  const int64_t bias_head = b * args.bias_stride[0] + h * args.bias_stride[1];
+  uint32_t bias[kBiasWords<S::parked>];
+  parked += warp * kParkedBytes<S::parked>;
+  auto fetch = [&](int step) {
+    if constexpr (kPieces<Args>) {
+      const T* rows = static_cast<const T*>(args.bias) + bias_head + bias_row * args.bias_stride[2];
+      if (step < end) fetch_bias<T, S::parked>(args, rows, args.seq_q - bias_row, lane, tiles_of(step), parked, bias);
     }
+  };
+  auto add = [&](int step) {
+    if constexpr (kBiased<Args>) {
+      const float scale = kExpressed || args.more.softcap > 0.f ? 1.f : args.scale;  // else they are scaled already
+      if constexpr (kPieces<Args>)
+        add_fetched_bias<T, S::parked>(x, scale, lane, parked, bias);
+      else
+        add_bias<T>(x, scale, args, bias_head, bias_row + lane / 4, t2, tiles_of(step));
+      if constexpr (S::overlap) fetch(step + stride);
+    }
+  };
+  auto softmax = [&](int step, const StepMask& mask, float (&shrink)[2]) {
+    if constexpr (kExpressed)
+      express_scores(x, args.scale, rows, tiles_of(step), t2);
+    else if constexpr (kScored<Args>)
+      cap_scores(x, args.scale, args.more.softcap);
+    add(step);
     mask_scores(x, args, mask, step, t2);
-    return weigh<!S::ones>(x, factor, maximum, sum, shrink);
+    return weigh<!S::ones, kBiased<Args>>(x, factor, maximum, sum, shrink);
   };
 
-  const int first = Split ? begin + wg : begin, stride = Split ? WG : 1;
+  fetch(first);
   barrier_wait(full_q, 0);
   if constexpr (!Split) pass_by(0, begin, await_k, release_k, await_v, release_v);
   auto read = [&](int step, StepMask& mask) { read_mask(args, schedule, step, half, mask); };
@@ -149,6 +175,7 @@ __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::b
       if (softmax(step, mask, shrink)) rescale(o, shrink);
       pack_weights<T>(weights, x);
       start_context(step);
+      fetch(step + stride);
       wgmma_wait<0>();
       fence_registers(o);
       release_v(step);
@@ -163,7 +190,8 @@ __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::b
   if constexpr (Split) {
     // The rings are free: all that was loaded into them has been waited for.
     static_assert(kMergeBytes<64 * Panels, WG> <= (KSlots + VSlots) * S::slot_bytes);
-    if (!merge_parts<64 * Panels, WG>(reinterpret_cast<float*>(k_ring), wg, o, sum, maximum, factor)) return;
+    if (!merge_parts<64 * Panels, WG, kBiased<Args>>(reinterpret_cast<float*>(k_ring), wg, o, sum, maximum, factor))
+      return;
   }
 
   float inverse[2] = {inverse_of_sum(sum[0]), inverse_of_sum(sum[1])};
@@ -179,7 +207,7 @@ __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::b
 
 template <typename T, int Panels, int WG, bool Split, typename Args>
 const char* launch(const Args& args, cudaStream_t stream) {
-  using S = ScheduledShape<Panels, WG, Split>;
+  using S = ScheduledShape<Panels, WG, Split, kPieces<Args>>;
   CUtensorMap q_map, k_map, v_map;
   if (const char* why = make_maps<T>(args, &q_map, &k_map, &v_map)) return why;
   constexpr auto kernel = attention_scheduled<T, Panels, WG, Split, Args>;
@@ -198,7 +226,9 @@ template <typename T, typename Args> const char* with_panels(const Args& args, c
   const int longest = args.schedule ? (args.schedule_stride - 1) / 2 : (args.seq_k + 127) / 128;  // in steps
   if (args.head_dim <= 64) {
     if constexpr (is_built<T, 64>()) {
-      if (tiles <= 132 && longest > 2) return launch<T, 1, 4, true>(args, stream);
+      constexpr auto bytes = ScheduledShape<1, 4, true, kPieces<Args>>::shared_bytes;
+      if (tiles <= 132 && longest > 2 && bytes((args.seq_k + 63) / 64) <= kMaxSharedBytes)
+        return launch<T, 1, 4, true>(args, stream);
       if ((tiles <= 264 && longest > 1) || (tiles <= 528 && longest > 5)) return launch<T, 1, 2, true>(args, stream);
       return launch<T, 1, 2, false>(args, stream);
     }
@@ -211,8 +241,7 @@ template <typename T, typename Args> const char* with_panels(const Args& args, c
 
 FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
   if (args->head_dim > 128) return "unsupported: head_dim above 128 (v3_hopper takes it)";
-  if (args->bias || !(args->scale > 0))
-    return "unsupported: a bias, or a scale that is not positive (v3_hopper takes them)";
+  if (!(args->scale > 0)) return "unsupported: a scale that is not positive (v3_hopper takes it)";
   if (args->row_ptr && !args->schedule) return "unsupported: a plan without a schedule";
   if ((args->seq_k + 63) / 64 > kMaxTiles) return "unsupported: more than 131072 keys";
   if (const char* why = refused_by_expression(*args)) return why;
@@ -221,6 +250,9 @@ FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
         using T = decltype(zero);
         const auto on = static_cast<cudaStream_t>(stream);
         const AttentionScored scored = take_scored(*args);
+        if constexpr (!kExpressed)
+          if (args->bias && has_pieces(*args)) return with_panels<T>(BiasedArgs<true>{{*args, scored}}, on);
+        if (args->bias) return with_panels<T>(BiasedArgs<false>{{*args, scored}}, on);
         if constexpr (!kExpressed)
           if (!scored.given()) return with_panels<T>(*args, on);
         return with_panels<T>(ScoredArgs{*args, scored}, on);

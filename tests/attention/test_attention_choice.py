@@ -1,6 +1,7 @@
 """Which kernel auto stands for: the rule, the fit that ships, and a kernel that is dropped in."""
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch
 from fusescope import ops
 from fusescope.core.paths import ROOT
 from fusescope.kernels import report
+from fusescope.ops.attention import prepare
 from fusescope.ops.attention.dispatch import candidates, choice, cost_model, counts, fitting
 from fusescope.ops.attention.dispatch.candidates import Ladder
 
@@ -30,17 +32,21 @@ def an_h200(monkeypatch):
 def test_the_rule_without_a_fit(an_h200, monkeypatch):
     """By capability and dtype, with what the sources say that their kernels take."""
 
-    def by_rule(capability, dtype, seq_q=512, live=100.0, tma=True, plain=True, one_mask=True, gain=1.0):
+    def by_rule(
+        capability, dtype, seq_q=512, live=100.0, tma=True, positive=True, one_mask=True, gain=1.0, bias=False
+    ):
         monkeypatch.setattr(candidates, "capability", lambda index: capability)
-        ladder = candidates.ladder(0, dtype, 64, tma, plain, True, one_mask)
+        ladder = candidates.ladder(0, dtype, 64, tma, positive, True, one_mask, bias=bias)
         return choice.by_rule(ladder, seq_q, live, 120.0, gain)
 
     half, single = torch.float16, torch.float32
-    assert by_rule((9, 0), half, plain=False) == "v3_hopper"
+    assert by_rule((9, 0), half, positive=False) == "v3_hopper"
+    assert by_rule((9, 0), half, positive=False, bias=True) == "v3_hopper"
+    assert by_rule((9, 0), half, bias=True) == "v4_scheduled"
     assert by_rule((9, 0), half) == "v4_scheduled"
     assert by_rule((9, 0), half, gain=2.0) == "v5_parts"
     assert by_rule((9, 0), half, gain=2.0, one_mask=False) == "v4_scheduled"
-    assert by_rule((9, 0), half, gain=2.0, plain=False) == "v3_hopper"
+    assert by_rule((9, 0), half, gain=2.0, bias=True) == "v4_scheduled"
     assert by_rule((9, 0), half, tma=False) == "v2_blockwise"
     assert by_rule((8, 0), half) == "v2_blockwise"
     for capability, dtype in (((7, 5), half), ((9, 0), single)):  # no tensor cores for these
@@ -107,6 +113,25 @@ def test_a_mask_in_parts_is_taken_so_where_that_is_predicted_to_be_faster(an_h20
         assert fit.choose("float16", todo, names) == chosen
         without = fit.choose("float16", todo._replace(in_parts=()), names)
         assert without not in ("v5_parts", "v6_triples"), "what is not counted is not chosen"
+
+
+def test_with_a_bias_the_last_of_the_ladder_is_taken_before_others_on_tiles(an_h200, monkeypatch):
+    """Prices are of calls without a bias. What they say of the kernel that walks keys one by one holds."""
+    fit = choice._fit.__wrapped__(0)
+    monkeypatch.setattr(choice, "_fit", lambda index: fit)
+    monkeypatch.setattr(choice, "_items", lambda *_: None)
+    monkeypatch.setattr(choice, "tma_takes", lambda tensor: True)
+    shape, device = (1, 12, 128, 64), torch.device("cuda:0")
+    q = SimpleNamespace(dtype=torch.float16, shape=shape, device=device)
+    assert choice.choose(q, q, q, None) == "v3_hopper"
+    assert choice.choose(q, q, q, None, bias=True) == "v4_scheduled"
+    assert choice.choose(q, q, q, None, positive_scale=False, bias=True) == "v3_hopper"
+    unscheduled = prepare(torch.ones(128, 128, dtype=torch.bool).tril(), 128, 128)
+    assert choice.choose(q, q, q, unscheduled, bias=True) == "v3_hopper"
+    alone = prepare(torch.eye(128, dtype=torch.bool), 128, 128)
+    assert choice.choose(q, q, q, alone, bias=True) == choice.choose(q, q, q, alone)
+    assert choice.choose_scored(q, q, q, None, bias=True) == "v4_scheduled"
+    assert choice.choose_scored(q, q, q, None, positive_scale=False, bias=True) == "v2_blockwise"
 
 
 @pytest.mark.gpu

@@ -40,19 +40,20 @@ def test_it_is_by_the_rule(dtype, queries, mask, chosen, monkeypatch):
     plan = None if mask is None else prepare(mask, queries, 256)
     if isinstance(mask, masks.Mask):
         plan = dataclasses.replace(plan, schedule=plan.buffer)  # as on a device of compute capability 9.0
-    assert choice.choose_scored(q, k, v, plan, plain=True) == chosen
-    assert choice.choose_scored(q, k, v, plan, plain=True, expressed=True) == chosen
+    assert choice.choose_scored(q, k, v, plan) == chosen
+    assert choice.choose_scored(q, k, v, plan, expressed=True) == chosen
     given = {"q": q, "k": k, "v": v, "plan": plan, "bias": None, "score": "score"}
     assert inputs.auto(given) == chosen
     if chosen == "v4_scheduled":  # it takes no scale below 0, and TMA no odd strides
-        assert choice.choose_scored(q, k, v, plan, plain=False) == "v2_blockwise"
+        assert choice.choose_scored(q, k, v, plan, positive_scale=False) == "v2_blockwise"
+        assert choice.choose_scored(q, k, v, plan, bias=True) == "v4_scheduled"
         monkeypatch.setattr(choice, "tma_takes", lambda tensor: tensor is not v)
-        assert choice.choose_scored(q, k, v, plan, plain=True) == "v2_blockwise"
+        assert choice.choose_scored(q, k, v, plan) == "v2_blockwise"
     monkeypatch.setattr(
         candidates, "built", lambda family, index: [v for v in variants if v.name == "v3_hopper"]
     )
     with pytest.raises(Unsupported, match=r"no kernel for this GPU that takes .*expressed=True"):
-        choice.choose_scored(q, k, v, plan, plain=True, expressed=True)
+        choice.choose_scored(q, k, v, plan, expressed=True)
 
 
 def test_with_prices_it_is_by_the_fit(monkeypatch):
@@ -72,13 +73,13 @@ def test_with_prices_it_is_by_the_fit(monkeypatch):
         )
         if isinstance(mask, str):
             plan = dataclasses.replace(plan, schedule=plan.buffer)
-        assert choice.choose_scored(q, k, v, plan, plain=True) == "v5_parts"
+        assert choice.choose_scored(q, k, v, plan) == "v5_parts"
         (known,) = asked
         asked.clear()
         assert known.scored and ("parts" in known.plans) == one
         takes = {v.name for v in variants if v.accepts(known)}
         assert ("v5_parts" in takes) == one and "v3_hopper" not in takes
-    assert choice.choose_scored(q, k, v, None, plain=True, expressed=True) == "v4_scheduled" and not asked
+    assert choice.choose_scored(q, k, v, None, expressed=True) == "v4_scheduled" and not asked
 
 
 @pytest.mark.gpu
@@ -92,5 +93,5 @@ def test_auto_takes_the_kernel_of_the_plain_call_where_that_takes_a_soft_cap():
     ):
         q = torch.randn(8, 12, seq, dim, device="cuda", dtype=torch.float16)
         plan = prepare(masks.parse(mask), seq, seq, "cuda")
-        plain, scored = choice.choose(q, q, q, plan), choice.choose_scored(q, q, q, plan, plain=True)
+        plain, scored = choice.choose(q, q, q, plan), choice.choose_scored(q, q, q, plan)
         assert scored in takes and (scored == plain or plain not in takes)

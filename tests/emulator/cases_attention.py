@@ -16,7 +16,14 @@ from fusescope.measure.checking.check import compare
 from fusescope.ops.attention.dispatch import kernel_sources
 from fusescope.ops.attention.plan import buffer, schedule
 from fusescope.ops.attention.work import items, parts
-from tests.attention import attention_tools, decode_tools, scored_tools, step_tools, varlen_tools
+from tests.attention import (
+    attention_tools,
+    bias_tools,
+    decode_tools,
+    scored_tools,
+    step_tools,
+    varlen_tools,
+)
 from tests.emulator.cases import Case, Emulation, copied
 
 MASKED = (
@@ -61,6 +68,8 @@ def _attention(impl):
     takes = [v.name for v in families()["attention"].variants if v.takes.scored]
     for values in SCORED if impl in takes else ():
         yield Case(sized(impl, values))
+    for values in bias_tools.CASES if families()["attention"].variant(impl).takes.bias else ():
+        yield Case(values, contiguous=True)
     in_parts = _IN_PARTS + _SCORED_IN_PARTS * (impl in takes)
     for values, form, workers in in_parts if kernel_sources.takes_work_items(impl) else ():
         yield Case(sized(impl, {"head_dim": 64} | values) | {"form": form, "workers": workers})
@@ -72,6 +81,8 @@ _APART = ("form", "workers", "softcap", "sinks")  # of a case's values, what the
 
 
 def _execute_attention(op, impl, values, dtype, contiguous, seed):
+    if "layout" in values:
+        return _biased(impl, values, dtype, seed)
     form, workers, softcap, sinks = (values.get(name) for name in _APART)
     case = attention_tools.case(
         **{"batch": 1, "heads": 1} | {k: v for k, v in values.items() if k not in _APART}
@@ -93,6 +104,23 @@ def _execute_attention(op, impl, values, dtype, contiguous, seed):
     if not (out.transpose(1, 2) if out_bshd else out).is_contiguous():
         return f"strides {out.stride()}"
     return attention_tools.wrong(out.contiguous(), inputs, dtype)
+
+
+def _biased(impl, values, dtype, seed):
+    """When copies come changes no bit."""
+    inputs = bias_tools.inputs(values, dtype, "cpu", seed)
+    q, k, v, bias, softcap, sinks = (inputs[name] for name in ("q", "k", "v", "bias", "softcap", "sinks"))
+    more = (*operands(impl, inputs["plan"], q, k), None, bias, False)
+    outs = []
+    for copies in ("late", "early"):
+        os.environ["EMULATED_COPIES"] = copies
+        if softcap or sinks is not None:
+            outs.append(torch.ops.fusescope.attention_scored(q, k, v, impl, *more, softcap, sinks))
+        else:
+            outs.append(torch.ops.fusescope.attention(q, k, v, impl, *more))
+    if not torch.equal(*outs):
+        return "results differ with the time of copies"
+    return scored_tools.wrong(outs[0], inputs, dtype, softcap, sinks)
 
 
 def operands(impl, plan, q, k):

@@ -163,8 +163,8 @@ def choose(q, general: bool = False, fp8_cache: bool = False, biased: bool = Fal
     of those that take ALiBi and a bias."""
     if q.device.type == "cpu":
         return "cpu"
-    facts = q.dtype, int(q.shape[3]), False, not biased, False, False, general, False, fp8_cache
-    return tracing.last_that_takes("attention_decode", q.device.index, *facts)
+    facts = q.dtype, int(q.shape[3]), False, True, False, False, general, False, fp8_cache
+    return tracing.last_that_takes("attention_decode", q.device.index, *facts, bias=biased)
 
 
 def _fake(q, k_cache, v_cache, lengths, scale, impl):

@@ -91,10 +91,10 @@ def attention(
 
 def _key(q, k, mask, bias, scale, impl) -> tuple:
     """What the remembered arguments of calls with one mask depend on; a plan has its sizes and device."""
-    plain = bias is None and (scale is None or scale > 0)
+    positive, biased = scale is None or scale > 0, bias is not None
     if type(mask) is Plan:
-        return impl, q.shape, plain
-    return impl, q.shape, k.shape, q.get_device(), plain
+        return impl, q.shape, positive, biased
+    return impl, q.shape, k.shape, q.get_device(), positive, biased
 
 
 def _wants_gradient(q, k, v, bias) -> bool:
@@ -134,12 +134,12 @@ def _first_call(q, k, v, mask, bias, scale, impl, out_bshd, softcap=None, sinks=
         return planned.attend(q, k, v, plan, *more, modifiers)
     if plan is not mask:
         checks.plan(plan, q, k)
-    plain = bias is None and (scale is None or scale > 0)
+    positive, biased = scale is None or scale > 0, bias is not None
     if modifiers is not None:
         expressed = modifiers.score is not None
-        chosen = choose_scored(q, k, v, plan, plain, expressed) if impl == "auto" else impl
+        chosen = choose_scored(q, k, v, plan, positive, expressed, biased) if impl == "auto" else impl
         return operators.call(q, k, v, chosen, _given(chosen, plan, q, k), more, modifiers)
-    chosen = choose(q, k, v, plan, plain) if impl == "auto" else impl
+    chosen = choose(q, k, v, plan, positive, biased) if impl == "auto" else impl
     if torch.compiler.is_compiling():
         tracing.load(q.device.type, "attention")
         given = _given(chosen, plan, q, k)

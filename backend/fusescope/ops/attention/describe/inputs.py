@@ -79,10 +79,10 @@ def auto(inputs):
     """The kernel that impl="auto" takes on these inputs."""
     from fusescope.ops.attention.dispatch.choice import choose, choose_scored
 
-    given, plain = [inputs[name] for name in ("q", "k", "v", "plan")], inputs["bias"] is None
+    given, biased = [inputs[name] for name in ("q", "k", "v", "plan")], inputs["bias"] is not None
     if "score" in inputs:
-        return choose_scored(*given, plain, expressed=True)
-    return choose(*given, plain=plain)
+        return choose_scored(*given, expressed=True, bias=biased)
+    return choose(*given, bias=biased)
 
 
 def dense_rows(mask, seq_q: int, seq_k: int, rows: tuple[int, int], device):

@@ -29,7 +29,7 @@ def inputs(
     dtype,
     head_dim: int,
     tma: bool,
-    plain: bool,
+    positive_scale: bool = True,
     scheduled: bool = True,
     items: bool = True,
     scored: bool = False,
@@ -37,13 +37,15 @@ def inputs(
     fp8_cache: bool = False,
     new_token: bool = False,
     few_rows: bool = False,
+    bias: bool = False,
 ) -> Inputs:
-    """dtype: a torch.dtype; plain: no bias, and a positive scale; scheduled: the plan is of every key or
-    has a schedule; items: it is one mask for all sequences, of which work items can be made; scored: with a
+    """dtype: a torch.dtype; positive_scale: the scale is; scheduled: the plan is of every key or has a
+    schedule; items: it is one mask for all sequences, of which work items can be made; scored: with a
     soft-cap or sinks; expressed: with a score expression; fp8_cache: K and V of e4m3 with scales; new_token:
-    with a new token's key and value, which go into the cache; few_rows: see ``least_rows``."""
+    with a new token's key and value, which go into the cache; few_rows: see ``least_rows``; bias: with one,
+    or with ALiBi."""
     plans = ("lists", *("schedule",) * scheduled, *("parts",) * (scheduled and items))
-    limits = str(dtype).removeprefix("torch."), head_dim, tma, not plain, plain, plans
+    limits = str(dtype).removeprefix("torch."), head_dim, tma, bias, positive_scale, plans
     return Inputs(*limits, scored, expressed, fp8_cache, new_token, few_rows)
 
 
@@ -102,11 +104,14 @@ def that_takes_a_new_token(index: int, dtype, head_dim: int) -> str | None:
         return None
 
 
-def ladder(index: int, *facts) -> Ladder:
-    """The candidates of attention for inputs that ``facts`` say (``inputs``). A kernel without prices on any
-    GPU counts only where no other takes them; of those on work items the one for the smallest groups is
-    taken, which suits most masks."""
-    known = inputs(*facts)
+def ladder(index: int, *facts, **more) -> Ladder:
+    """The candidates of attention for inputs that ``facts`` and ``more`` say (``inputs``)."""
+    return ladder_of(index, inputs(*facts, **more))
+
+
+def ladder_of(index: int, known: Inputs) -> Ladder:
+    """The candidates of attention for inputs. A kernel without prices on any GPU counts only where no other
+    takes them; of those on work items the one for the smallest groups is taken, which suits most masks."""
     accepted = [v for v in built("attention", index) if v.accepts(known)]
     accepted = [v for v in accepted if v.name in cost_model.priced()] or accepted
     if not accepted:

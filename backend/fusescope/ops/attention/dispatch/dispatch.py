@@ -2,7 +2,7 @@
 
 Checks and the choice of a kernel take longer in Python than a launch does. So the arguments that they end in
 are remembered by what they depend on in Python: implementation, mask or plan, shapes of q and k, device,
-whether there is a bias or a scale that is not positive. The operator checks everything else about a call, and
+whether there is a bias, and the sign of the scale. The operator checks everything else about a call, and
 for "auto" compares its whole signature, strides and alignment too, with that of the call for which the kernel
 was chosen (cuda/common/handle.h). Where it refuses, the function checks the call in words and chooses again.
 """

@@ -87,10 +87,10 @@ def _fake(q, k, v, made, mask_batch, mask_heads, scale, bias, out_bshd, softcap=
 
 
 def _run(q, k, v, made, mask_batch, mask_heads, scale, bias, out_bshd, softcap=None, sinks=None):
-    plain = bias is None and (scale is None or scale > 0)
+    positive, biased = scale is None or scale > 0, bias is not None
     modified = softcap is not None or sinks is not None
     sizes = q.shape, k.shape, q.dtype, q.device, mask_batch, mask_heads
-    key = (*sizes, plain, modified, _addressed(q, k, v))
+    key = (*sizes, positive, biased, modified, _addressed(q, k, v))
     known = _chosen.get(key)
     if known is None:
         words = under_capture.words(mask_batch, mask_heads, q.shape[2], k.shape[2])
@@ -98,7 +98,7 @@ def _run(q, k, v, made, mask_batch, mask_heads, scale, bias, out_bshd, softcap=N
             raise ValueError(f"lists of such a mask have {words} numbers, not {made.numel()}: give its shape")
         plan = under_capture.of_lists(made, q.shape[2], k.shape[2], mask_batch, mask_heads)
         checks.plan(plan, q, k)
-        chosen = (choose_scored if modified else choose)(q, k, v, plan, plain)
+        chosen = (choose_scored if modified else choose)(q, k, v, plan, positive, bias=biased)
         known = _chosen.put(key, (chosen, plan.layout))
     impl, layout = known
     given, more = (made, layout), (scale, bias, out_bshd)

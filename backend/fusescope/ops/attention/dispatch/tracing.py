@@ -31,8 +31,8 @@ def group(impl: str) -> int | None:
     return kernel_sources.group(impl)
 
 
-def ladder(*facts) -> tuple:
-    return tuple(candidates.ladder(*facts))
+def ladder(*facts, **more) -> tuple:
+    return tuple(candidates.ladder(*facts, **more))
 
 
 def last_that_takes(*facts, **more) -> str:
