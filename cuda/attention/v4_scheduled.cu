@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::b
       if (softmax(step, mask, shrink)) rescale(o, shrink);
       pack_weights<T>(weights, x);
       start_context(step);
-      fetch(step + stride);
+      fetch(step + stride);  // beside the softmax it spills
       wgmma_wait<0>();
       fence_registers(o);
       release_v(step);

@@ -24,6 +24,7 @@ CASES = (
     {"seq": 130, "mask": "sliding_window:left=9,right=3", "head_dim": 64},
     {"seq": 128, "mask": "strided:window=5,stride=8", "head_dim": 96},
     {"seq": 70, "mask": "document:lengths=20+50", "head_dim": 128},
+    {"seq": 200, "mask": "sliding_window:left=20,right=3", "head_dim": 64},
 )
 SPOILS = (math.nan, math.inf, -math.inf)
 HUGE = 3e38  # near the largest number of fp32 and bf16: times log2 e it is beyond it

@@ -59,7 +59,7 @@ _SCHEDULED = (
         96,
         (
             _GROUPED | {"mask": "sliding_window:left=30,right=3", "sinks": True},
-            {"seq": 9, "seq_k": 200, "mask": "causal", "heads": 67, "batch": 2},
+            {"seq": 9, "seq_k": 200, "mask": "causal", "heads": 67, "batch": 2, "bias": "head"},
         ),
     ),
     Expressed(NOTHING_BEYOND, "float16", 40, ({"seq": 150, "seq_k": 390, "mask": "causal", "heads": 2},)),
