@@ -67,7 +67,7 @@ __device__ __forceinline__ void consume_work_items(const Args& args, const CUten
       rows.start_scores(x, q, moved_descriptor(first_k, (step + shift) % S::kv_stages * kTile));
     };
     auto cap_and_mask = [&](uint32_t bits) {
-      if constexpr (kScored<Args>) cap_scores(x, args.scale, args.more.softcap);
+      if constexpr (kScored<Args>) cap_scores(x, args);
       if (top_bit(partial)) rows.mask(x, bits);
     };
     auto start_context = [&](uint32_t of) {
@@ -133,7 +133,7 @@ __device__ __forceinline__ void consume_work_items(const Args& args, const CUten
           if (__any_sync(0xffffffffu, rows.exceed_ceiling(weights))) {
             rows.recompute_scores(x, smem.q.at(round) + tile * S::tile_bytes, smem.k.at(step + shift),
                                   args.head_dim & 1);
-            if constexpr (kScored<Args>) cap_scores(x, args.scale, args.more.softcap);
+            if constexpr (kScored<Args>) cap_scores(x, args);
             if (top_bit(partial)) {
               const int code = smem.tile_codes[step % S::kv_stages].of[tile];
               rows.mask(x, args.fragments[int64_t(code) * 128 + threadIdx.x % 128]);

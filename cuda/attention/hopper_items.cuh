@@ -8,7 +8,7 @@
 
 namespace hopper {
 
-// Args: AttentionArgs, or ScoredArgs with a soft-cap or sinks.
+// Args: AttentionArgs, or ScoredItemArgs with a soft-cap or sinks.
 template <typename T, int Panels, int Tiles, typename Args>
 __global__ void __launch_bounds__(Shape<Panels, Tiles>::threads, 1) attention_items(
     const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,

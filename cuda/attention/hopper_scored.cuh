@@ -1,5 +1,5 @@
 // Soft-capped scores and attention sinks (scored.h) of the Hopper kernels: v4 to v6 are compiled for AttentionArgs and,
-// apart, for ScoredArgs.
+// apart, for ScoredArgs or, v5 and v6, ScoredItemArgs.
 #pragma once
 #include "../common/exp2.cuh"
 #include "attention.cuh"
@@ -13,6 +13,18 @@ struct ScoredArgs : AttentionArgs {
 };
 template <typename Args> constexpr bool kScored = std::is_base_of_v<ScoredArgs, Args>;
 
+// Of kernels on work items, with the factors that their scores need: what a kernel is given costs its loop no
+// registers, unlike what it computes.
+struct ScoredItemArgs : ScoredArgs {
+  float factor;                     // to_powers_of_two
+  float inner, outer, twice_outer;  // a score x becomes outer tanh(x inner / (2 log2 e)), a power of two; 0: no cap
+};
+inline ScoredItemArgs for_items(const AttentionArgs& args, const AttentionScored& more) {
+  const float cap = more.softcap;
+  if (!(cap > 0.f)) return {{args, more}, args.scale * kLog2e, 0.f, 0.f, 0.f};
+  return {{args, more}, 1.f, args.scale / cap * (2.f * kLog2e), cap * kLog2e, 2.f * cap * kLog2e};
+}
+
 __device__ __forceinline__ const AttentionScored& scored_of(const ScoredArgs& args) { return args.more; }
 __device__ __forceinline__ AttentionScored scored_of(const AttentionArgs&) { return {}; }
 
@@ -21,12 +33,18 @@ __device__ __forceinline__ float to_powers_of_two(const AttentionArgs& args) { r
 __device__ __forceinline__ float to_powers_of_two(const ScoredArgs& args) {
   return kExpressed || args.more.softcap > 0.f ? kLog2e : args.scale * kLog2e;
 }
+__device__ __forceinline__ float to_powers_of_two(const ScoredItemArgs& args) { return args.factor; }
 
 // Scores in x, times scale and capped, before the mask; as they are without a cap.
 template <int N> __device__ __forceinline__ void cap_scores(float (&x)[N], float scale, float softcap) {
   if (softcap <= 0.f) return;
 #pragma unroll
   for (float& score : x) score = capped(score * scale, softcap);
+}
+template <int N> __device__ __forceinline__ void cap_scores(float (&x)[N], const ScoredItemArgs& args) {
+  if (args.outer <= 0.f) return;
+#pragma unroll
+  for (float& score : x) score = args.outer - __fdividef(args.twice_outer, 1.f + exp2_approx(score * args.inner));
 }
 
 // What the context of the thread's two rows is to be multiplied by where head has a sink, a key more whose value is

@@ -29,7 +29,7 @@ const char* launch(const AttentionPartsArgs& all, const Args& args, cudaStream_t
 }
 template <typename T> const char* with_scores(const AttentionPartsArgs& all, cudaStream_t stream) {
   const AttentionScored scored = take_scored(all.args);
-  return scored.given() ? launch<T>(all, hopper::ScoredArgs{all.args, scored}, stream)
+  return scored.given() ? launch<T>(all, hopper::for_items(all.args, scored), stream)
                         : launch<T>(all, all.args, stream);
 }
 }  // namespace

@@ -14,7 +14,7 @@
 namespace {
 template <typename T> const char* launch(const AttentionPartsArgs& all, cudaStream_t stream) {
   const AttentionScored scored = take_scored(all.args);
-  return scored.given() ? hopper::launch_items<T, 2, 3>(all, hopper::ScoredArgs{all.args, scored}, stream)
+  return scored.given() ? hopper::launch_items<T, 2, 3>(all, hopper::for_items(all.args, scored), stream)
                         : hopper::launch_items<T, 2, 3>(all, all.args, stream);
 }
 }  // namespace

@@ -3,11 +3,13 @@
 Kernels are found, not listed: a new cuda/<family>/v9_x.cu is compiled and run here as it is.
 """
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from fusescope import ops
+from fusescope.core import paths
 from fusescope.core.sources import families
 from tests import emulator
 from tests.emulator.cases_unseen import CHECKS
@@ -22,6 +24,29 @@ WRONG_KERNELS = {
     "softmax_divergent_barrier": "deadlock",
     "gemm_short_tail": "out of tolerance",
 }
+_SINKS = "if constexpr (kScored<Args>) now = add_sink(now, sink);"
+_SHARE = "sum[r] += sums[p][r] * share;"
+WRONG_WITH_WORK_ITEMS = {
+    "scores computed again without the soft-cap": (
+        "hopper_consumer.cuh",
+        "            if constexpr (kScored<Args>) cap_scores(x, args);\n",
+        "",
+    ),
+    "the sink in every part": ("hopper_work_items.cuh", "if (!has_previous && args.", "if (args."),
+    "a sink that later parts do not know": ("hopper_work_items.cuh", _SINKS, ""),
+    "the sink in every piece of a list": (
+        "hopper_items.cuh",
+        _SHARE,
+        _SHARE + " if constexpr (kScored<Args>) if (args.more.sinks)"
+        " sum[r] += exp2_approx(args.more.sinks[split.y % args.heads] * kLog2e - top);",
+    ),
+    "rows computed again without the soft-cap and the sink": (
+        "hopper_work_items.cuh",
+        "scored_of(args)",
+        "AttentionScored{}",
+    ),
+}
+"""Mistakes in v5's soft-cap and sinks: file, what stands there, what stands there instead."""
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +97,16 @@ def test_wrong_kernel_shows(server, name):
     except RuntimeError as error:
         reasons = [str(error)]
     assert any(WRONG_KERNELS[name] in reason for reason in reasons), reasons
+
+
+@pytest.mark.parametrize("mistake", WRONG_WITH_WORK_ITEMS)
+def test_a_mistake_with_scored_work_items_shows(server, mistake, tmp_path, monkeypatch):
+    name, right, wrong = WRONG_WITH_WORK_ITEMS[mistake]
+    shutil.copytree(paths.cuda_sources(), tmp_path / "cuda")
+    file = tmp_path / "cuda" / "attention" / name
+    assert file.read_text().count(right) == 1
+    file.write_text(file.read_text().replace(right, wrong))
+    monkeypatch.setenv("FUSESCOPE_CUDA", str(tmp_path / "cuda"))
+    library = emulator.build("attention", [families()["attention"].variant("v5_parts")])
+    found = [r for r in server.run(library, "attention", "v5_parts") if r["wrong"]]
+    assert found and all("sinks" in r["case"] or "softcap" in r["case"] for r in found), found
