@@ -66,7 +66,7 @@ def test_it_is_each_sequence_alone(kind):
 def test_what_is_refused():
     q, k = torch.randn(2, 2, 1, 32).half(), torch.randn(2, 2, 20, 32).half()
     lengths = torch.tensor([3, 20], dtype=torch.int32)
-    with model_masks.masked(lengths), pytest.raises(Unsupported, match="which a position bias excludes"):
+    with model_masks.masked(lengths), pytest.raises(Unsupported, match="which its position_bias excludes"):
         attend.forward(torch.nn.Module(), q, k, k, None, position_bias=torch.zeros(1, 2, 1, 20))
     with pytest.raises(Unsupported, match="a sliding window over caches of different lengths"):
         flash.forward(torch.nn.Module(), q, k, k, lengths, sliding_window=8)

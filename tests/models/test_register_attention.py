@@ -344,8 +344,15 @@ def test_soft_caps_and_sinks(queries, calls):
 def test_what_it_cannot_do_is_said(calls):
     import torch
 
+    from fusescope.models.hugging_face.model_masks import masked
+
     module, q = torch.nn.Module(), torch.randn(1, 2, 4, 32)
     with pytest.raises(Unsupported, match="keys chosen by an indexer"):
         forward(module, q, q, q, None, indices=q)
+    with masked(torch.ones(1, dtype=torch.int32)):
+        with pytest.raises(Unsupported, match="by lengths, which its position_bias excludes"):
+            forward(module, q, q, q, None, position_bias=q.new_zeros(1, 1, 1, 4))
+        with pytest.raises(Unsupported, match="a mask of its own besides, whose window is not known"):
+            forward(module, q, q, q, torch.ones(1, 1, 4, 4, dtype=torch.bool))
     with pytest.raises(Unsupported, match="without dropout"):
         forward(module.train(), q, q, q, None, dropout=0.1)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusescope.core.errors import Unsupported
-from fusescope.models.hugging_face import model_masks, scope
+from fusescope.models.hugging_face import decoding, model_masks, scope
 from fusescope.ops.attention.dispatch import listed
 
-# Keywords that change what is computed; others (position_ids, and sliding_window, which a mask has) do not.
+# Keywords that change what is computed; others (position_ids, sliding_window, which the mask has) do not.
 _REFUSED = {
     "indices": "keys chosen by an indexer",
     "block_indices": "blocks of keys chosen by an indexer",
@@ -46,14 +46,13 @@ def forward(
     """Hugging Face's attention function: query (B, H, S, D), key and value (B, H_kv, T, D) -> (out (B, S, H,
     D) contiguous, None).
 
-    Soft-capped scores (softcap) and attention sinks (s_aux, sinks) are computed, with lengths in the place of
-    a plan also the layer's sliding window. Raises Unsupported for position biases with lengths, indexed keys,
-    paged caches, packed sequences, attention weights and dropout, and whatever ``attention`` and
-    ``attention_decode`` refuse.
+    Soft-capped scores (softcap) and attention sinks (s_aux, sinks) are computed. Raises Unsupported for a
+    position_bias together with lengths in the place of a plan, for indexed keys, paged caches, packed
+    sequences, attention weights and dropout, and whatever ``attention`` and ``attention_decode`` refuse.
     """
     import torch
 
-    from fusescope.ops.attention import attention, attention_decode
+    from fusescope.ops.attention import attention
 
     if not torch.compiler.is_compiling():
         calls.count += 1
@@ -66,11 +65,8 @@ def forward(
     causal = bool(causal) and queries > 1 and attention_mask is None
     plan = model_masks.held() if getattr(module, "is_cross_attention", False) is not True else None
     if isinstance(plan, torch.Tensor):
-        if position_bias is not None:
-            raise Unsupported(f"{type(module).__name__} decodes by lengths, which a position bias excludes")
-        window = window_of(kwargs, keys)
-        out = attention_decode(query, key, value, plan, scale=scaling, window=window, **scored)
-        return out.transpose(1, 2), None
+        given = query, key, value, plan, attention_mask, position_bias
+        return decoding.by_lengths(module, *given, scale=scaling, **scored).transpose(1, 2), None
     bias = position_bias
     if plan is not None and (plan.seq_q, plan.seq_k) != (queries, keys):
         plan = None  # another attention of the same forward (a decoder over its encoder): it has no mask then
@@ -78,9 +74,10 @@ def forward(
     elif plan is None and causal and keys > queries:  # an empty static cache: only the first keys are there
         key, value, keys = key[:, :, :queries], value[:, :, :queries], queries
         bias = None if bias is None else bias[..., :queries]
-    if queries == 1 and plan is None and bias is None and attention_mask is None and not scored:
-        out = _decode(torch, query, key, value, scaling)
-        return out.transpose(1, 2), None
+    if queries == 1 and plan is None and bias is None:
+        given = query, key, value, attention_mask, lambda: _every_key(torch, query, keys)
+        if (out := decoding.one_query(*given, scale=scaling, **scored)) is not None:
+            return out.transpose(1, 2), None
     if attention_mask is not None and attention_mask.shape[-1] > keys:
         attention_mask = attention_mask[..., :keys]
     made = model_masks.tile_lists(attention_mask, queries, keys) if plan is None else None
@@ -92,13 +89,6 @@ def forward(
     if made is not None:
         return listed.attend(query, key, value, made, attention_mask.shape, **how).transpose(1, 2), None
     return attention(query, key, value, plan, **how).transpose(1, 2), None
-
-
-def window_of(given, keys: int) -> int | None:
-    """How many keys, its own among them, a token of this layer sees, by the keywords of its call; None where
-    it sees the whole cache."""
-    window = given.get("sliding_window")
-    return window if window is not None and window < keys else None
 
 
 def _scored(given) -> dict:
@@ -120,16 +110,14 @@ def _refuse(module, dropout, given) -> None:
         raise Unsupported(f"attn_implementation fusescope is forward only, without dropout; got {dropout}")
 
 
-def _decode(torch, query, key, value, scaling):
-    """One query a sequence over all its keys: by the kernel that splits the keys."""
-    from fusescope.ops.attention import attention_decode
-
-    shape = (query.shape[0], key.shape[2], query.device)
+def _every_key(torch, query, keys: int):
+    """int32 (B,) that says that each sequence has all keys."""
+    shape = (query.shape[0], keys, query.device)
     lengths = _counts.get(shape)
     if lengths is None:
-        lengths = torch.full(shape[:1], shape[1], dtype=torch.int32, device=query.device)
+        lengths = torch.full(shape[:1], keys, dtype=torch.int32, device=query.device)
         if not torch.compiler.is_compiling() and not model_masks.capturing(query.device):
             if len(_counts) >= _MOST_COUNTS:
                 _counts.clear()
             _counts[shape] = lengths
-    return attention_decode(query, key, value, lengths, scale=scaling)
+    return lengths

@@ -11,7 +11,7 @@ import inspect
 from dataclasses import dataclass
 
 from fusescope.core.errors import Unsupported
-from fusescope.models.hugging_face import attend, model_masks
+from fusescope.models.hugging_face import model_masks
 
 NAME = "fusescope_peer_fa4"  # transformers looks for kernels of its own where a name has "flash" in it
 _REFUSED = {
@@ -114,7 +114,7 @@ def forward(
             raise Unsupported(
                 f"FlashAttention-4 does not take this: a mask as a tensor {tuple(attention_mask.shape)}"
             )
-        if attend.window_of(kwargs, key.shape[2]) is not None:
+        if _has_window(kwargs, key.shape[2]):
             raise Unsupported(
                 "FlashAttention-4 does not take this: a sliding window over caches of different lengths"
             )
@@ -123,6 +123,12 @@ def forward(
         how |= _bounds(module, attention_mask, is_causal, query.shape[2], key.shape[2])
         found = _package().flash_attn_func(q, k, v, **how)
     return (found[0] if isinstance(found, tuple) else found), None
+
+
+def _has_window(given, keys: int) -> bool:
+    """Whether the keywords of this call say that a token of the layer sees fewer than these keys."""
+    window = given.get("sliding_window")
+    return window is not None and window < keys
 
 
 def _bounds(module, window: Window | None, is_causal, queries: int, keys: int) -> dict:

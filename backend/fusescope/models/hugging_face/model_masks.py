@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from fusescope.core.kept.bounded_cache import BoundedCache
-from fusescope.models.hugging_face import scope
+from fusescope.models.hugging_face import decoding, scope
 from fusescope.ops.attention.dispatch import listed, tracing
 
 NOT_KEPT = -1e30  # fp32: far below any score, and finite, so that a row whose first tiles hold nothing is too
@@ -21,8 +21,9 @@ def masked(plan):
     (fusescope.ops.attention.prepare) in every self-attention.
 
     The plan takes the place of the model's own mask, padding and causality included. To decode, where each
-    sequence has one query: how many keys of the cache each has, int32 (B,), in the place of a plan. It holds
-    for the whole process: one thread at a time. (Under the FlexAttention peer: a BlockMask.)
+    sequence has one query: how many keys of the cache each has, int32 (B,), in the place of a plan; layers
+    with a sliding window see the last of these. It holds for the whole process: one thread at a time. (Under
+    the FlexAttention peer: a BlockMask.)
     """
     before, _held[0] = _held[0], plan
     try:
@@ -37,20 +38,25 @@ def held():
 
 
 def mask(**given):
-    """The mask that attention gets: none inside ``masked`` and where there is nothing to mask, also while
-    capturing or compiling, where Hugging Face itself would build one; else Hugging Face's bool (B, 1, S, T),
-    True = keep."""
+    """The mask that attention gets: none inside ``masked(plan)`` and where there is nothing to mask, also
+    while capturing or compiling, where Hugging Face itself would build one; else Hugging Face's bool (B, 1,
+    S, T), True = keep, to decode with what ``decoding`` reads off it."""
     import torch
     from transformers.masking_utils import sdpa_mask
 
     if not torch.compiler.is_compiling() and (running := scope.current()) is not None:
         running.masks += 1
+    if isinstance(_held[0], torch.Tensor):
+        return decoding.under_lengths(given)
+    given = decoding.without_idle_window(given)
     if _held[0] is not None or nothing_to_mask(given):
         return None
     keep = sdpa_mask(**given)
-    if keep is not None and _listed(keep, keep.shape[-2]):  # here, so that all layers share them
+    if keep is None:
+        return None
+    if _listed(keep, keep.shape[-2]):  # here, so that all layers share them
         keep.fusescope_lists = listed.lists(keep, keep.shape[-2], keep.shape[-1])
-    return keep
+    return decoding.carrying(keep, given)
 
 
 def nothing_to_mask(given) -> bool:

@@ -163,8 +163,21 @@ def choose(q, general: bool = False, fp8_cache: bool = False, biased: bool = Fal
     of those that take ALiBi and a bias."""
     if q.device.type == "cpu":
         return "cpu"
-    facts = q.dtype, int(q.shape[3]), False, True, False, False, general, False, fp8_cache
+    facts = _facts(q, general, fp8_cache)
     return tracing.last_that_takes("attention_decode", q.device.index, *facts, bias=biased)
+
+
+def kernel_for(q, general: bool = False, biased: bool = False) -> str | None:
+    """As ``choose``; None where no kernel takes it, nor the head size."""
+    if q.shape[3] % 8 or not 32 <= q.shape[3] <= 256:
+        return None
+    if q.device.type == "cpu":
+        return "cpu"
+    return tracing.that_takes("attention_decode", q.device.index, *_facts(q, general, False), bias=biased)
+
+
+def _facts(q, general: bool, fp8_cache: bool) -> tuple:
+    return q.dtype, int(q.shape[3]), False, True, False, False, general, False, fp8_cache
 
 
 def _fake(q, k_cache, v_cache, lengths, scale, impl):

@@ -85,6 +85,14 @@ def last_that_takes(family: str, index: int, *facts, **more) -> str:
     return names[-1]
 
 
+def that_takes(family: str, index: int, *facts, **more) -> str | None:
+    """``last_that_takes``, None where no kernel does."""
+    try:
+        return last_that_takes(family, index, *facts, **more)
+    except Unsupported:
+        return None
+
+
 def least_rows(family: str, index: int, *facts) -> int:
     """The query rows of all heads from which ``last_that_takes`` holds; below, with few_rows, another kernel
     is faster."""
@@ -97,11 +105,8 @@ def least_rows(family: str, index: int, *facts) -> int:
 
 def that_takes_a_new_token(index: int, dtype, head_dim: int) -> str | None:
     """The last kernel of attention_decode that takes a new token's key and value; None where none does."""
-    try:
-        facts = dtype, head_dim, False, True, False, False, False, False, False, True
-        return last_that_takes("attention_decode", index, *facts)
-    except Unsupported:
-        return None
+    facts = dtype, head_dim, False, True, False, False, False, False, False, True
+    return that_takes("attention_decode", index, *facts)
 
 
 def ladder(index: int, *facts, **more) -> Ladder:

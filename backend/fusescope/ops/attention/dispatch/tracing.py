@@ -39,6 +39,10 @@ def last_that_takes(*facts, **more) -> str:
     return candidates.last_that_takes(*facts, **more)
 
 
+def that_takes(*facts, **more) -> str | None:
+    return candidates.that_takes(*facts, **more)
+
+
 def least_rows(*facts) -> int:
     return candidates.least_rows(*facts)
 
@@ -81,6 +85,7 @@ for _constant in (
     group,
     ladder,
     last_that_takes,
+    that_takes,
     least_rows,
     that_takes_a_new_token,
     gain,
