@@ -93,11 +93,14 @@ __device__ __forceinline__ void merge_run(const AttentionDecodeArgs& a, const At
   }
 }
 
-// Adds the pieces of shares first ... last to one result: a warp per row, a lane per four columns. By all threads.
-template <typename T, bool Biased>
+// Adds the pieces of shares first ... last to one result: a warp per row, a lane per four of each 128 columns. By all
+// threads.
+template <typename T, int Width, bool Biased>
 __device__ __forceinline__ void join(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g, const Pieces& w,
                                      const Run& run, unsigned first, unsigned last) {
-  const int lane = threadIdx.x % 32, column = 4 * lane, pieces = int(last - first) + 1;
+  constexpr int Parts = (Width + 127) / 128;
+  const int lane = threadIdx.x % 32, pieces = int(last - first) + 1;
+  auto column = [&](int part) { return 4 * lane + 128 * part; };
   auto piece = [&](int j) { return w.piece(first + j, j == 0); };
   for (int r = threadIdx.x / 32; r < w.rows; r += kWarps) {
     const int row = run.first_row + r;
@@ -106,7 +109,7 @@ __device__ __forceinline__ void join(const AttentionDecodeArgs& a, const Attenti
     for (int j = lane; j < pieces; j += 32) top = fmaxf(top, w.statistics(piece(j), r)[0]);
     top = warp_max(top);
     const float base = top == -INFINITY ? 0.f : top;
-    float sum = 0.f, context[4] = {};
+    float sum = 0.f, context[Parts][4] = {};
     for (int from = 0; from < pieces; from += 32) {
       const int j = from + lane;
       float weight = 0.f, own = 0.f;
@@ -120,20 +123,24 @@ __device__ __forceinline__ void join(const AttentionDecodeArgs& a, const Attenti
       for (int n = 0; n < here; ++n) {
         const float factor = __shfl_sync(kAll, weight, n);
         sum += factor * __shfl_sync(kAll, own, n);
-        if (column < a.head_dim) {
-          const float4 part = *reinterpret_cast<const float4*>(piece(from + n) + r * a.head_dim + column);
-          context[0] += factor * part.x, context[1] += factor * part.y;
-          context[2] += factor * part.z, context[3] += factor * part.w;
-        }
+#pragma unroll
+        for (int p = 0; p < Parts; ++p)
+          if (column(p) < a.head_dim) {
+            const float4 part = *reinterpret_cast<const float4*>(piece(from + n) + r * a.head_dim + column(p));
+            context[p][0] += factor * part.x, context[p][1] += factor * part.y;
+            context[p][2] += factor * part.z, context[p][3] += factor * part.w;
+          }
       }
     }
     const float by = divisor<Biased>(g, run.head_kv * group_of(a) + row / g.tokens, base, sum);
     const float inverse = by == 0.f ? 0.f : 1.f / by;
     const int64_t at = int64_t(run.b) * a.heads * g.tokens + run.head_kv * all_rows(a, g) + row;
-    if (column < a.head_dim)
-      *reinterpret_cast<uint2*>(static_cast<T*>(a.out) + at * a.head_dim + column) =
-          uint2{tensor_core::pack<T>(context[0] * inverse, context[1] * inverse),
-                tensor_core::pack<T>(context[2] * inverse, context[3] * inverse)};
+#pragma unroll
+    for (int p = 0; p < Parts; ++p)
+      if (column(p) < a.head_dim)
+        *reinterpret_cast<uint2*>(static_cast<T*>(a.out) + at * a.head_dim + column(p)) =
+            uint2{tensor_core::pack<T>(context[p][0] * inverse, context[p][1] * inverse),
+                  tensor_core::pack<T>(context[p][2] * inverse, context[p][3] * inverse)};
   }
 }
 }  // namespace decode

@@ -10,13 +10,16 @@ template <typename T, int Width, bool Biased> struct Rows {
   static constexpr int Steps = Width / 16;
   using Unit = Units<Biased>;
   using Added = std::conditional_t<Biased, AddedScores<T, 2, 4>, NothingAdded>;
-  uint32_t query[Steps][4];
+  static constexpr bool Shared = Width > 128;  // queries are in shared memory: in registers 60 to 468 bytes spilled
+  uint32_t query[Shared ? 1 : Steps][4];
+  char* queries;  // of the block, as a unit is laid out
   float maximum[2], sum[2], out[Width / 8][4];
   int low[2], high[2];  // keys that a row sees: low <= key < high
 
   __device__ __forceinline__ void begin(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g,
                                         const Place& work, int blocks, bool pairs) {
     const int quad = threadIdx.x % 32 / 4, pair = threadIdx.x % 4, head = work.item / blocks * group_of(a);
+    if constexpr (Shared) __syncthreads();  // what is there has been read
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = work.item % blocks * kRows + quad + 8 * h, token = row % g.tokens;
@@ -29,8 +32,13 @@ template <typename T, int Width, bool Biased> struct Rows {
       for (int s = 0; s < Steps; ++s)
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
+          if (Shared && s % kWarps != threadIdx.x / 32) continue;
           const int column = 16 * s + 2 * pair + 8 * e;
-          query[s][2 * e + h] = query_pair(from, a.q_stride[2], column, inside && column < a.head_dim, pairs);
+          const uint32_t two = query_pair(from, a.q_stride[2], column, inside && column < a.head_dim, pairs);
+          if constexpr (Shared)
+            *reinterpret_cast<uint32_t*>(queries + place<Width>(quad + 8 * h, 2 * s + e) + 4 * pair) = two;
+          else
+            query[s][2 * e + h] = two;
         }
       maximum[h] = -INFINITY, sum[h] = 0.f;
     }
@@ -38,6 +46,7 @@ template <typename T, int Width, bool Biased> struct Rows {
     for (int n = 0; n < Width / 8; ++n)
 #pragma unroll
       for (int e = 0; e < 4; ++e) out[n][e] = 0.f;
+    if constexpr (Shared) __syncthreads();
   }
 
   // What is added to the scores of the lane's rows: where it is, then that of the unit from key `first` on.
@@ -68,8 +77,16 @@ template <typename T, int Width, bool Biased> struct Rows {
       uint32_t key[4];
       tensor_core::ldmatrix_x4(
           key, tensor_core::shared_address(keys + place<Width>(lane % 8 + 8 * (lane / 16), 2 * s + (lane / 8) % 2)));
-      tensor_core::mma_m16n8k16<T>(part[s % 2][0], query[s], {key[0], key[1]});
-      tensor_core::mma_m16n8k16<T>(part[s % 2][1], query[s], {key[2], key[3]});
+      if constexpr (Shared) {
+        uint32_t own[4];
+        tensor_core::ldmatrix_x4(own,
+                                 tensor_core::shared_address(queries + place<Width>(lane % 16, 2 * s + lane / 16)));
+        tensor_core::mma_m16n8k16<T>(part[s % 2][0], own, {key[0], key[1]});
+        tensor_core::mma_m16n8k16<T>(part[s % 2][1], own, {key[2], key[3]});
+      } else {
+        tensor_core::mma_m16n8k16<T>(part[s % 2][0], query[s], {key[0], key[1]});
+        tensor_core::mma_m16n8k16<T>(part[s % 2][1], query[s], {key[2], key[3]});
+      }
     }
     const float scale = g.softcap > 0.f ? a.scale / g.softcap : a.scale * Unit::of_score;
 #pragma unroll

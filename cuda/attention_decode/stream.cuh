@@ -13,7 +13,7 @@ enum { kKeyVectors = 1, kValueVectors = 2, kQueryPairs = 4 };
 // Units of a warp's ring, and blocks an SM: a block fits into the 99 KB of sm_86, and an H200's 227 KB hold up to 160
 // KB in flight.
 template <int Width> struct Ring {
-  static constexpr int units = Width <= 64 ? 5 : Width <= 96 ? 6 : 5;
+  static constexpr int units = Width <= 64 ? 5 : Width <= 96 ? 6 : Width <= 128 ? 5 : Width <= 192 ? 3 : 2;
   static constexpr int blocks_per_sm = Width <= 64 ? 3 : 2;  // four of 64 columns would spill
   static constexpr int unit_bytes = kUnitKeys * Width * 2;
   static constexpr int bytes = kWarps * units * unit_bytes + int(sizeof(MergeStorage<Width>));

@@ -2,7 +2,7 @@
 // tokens.
 // archs: sm_80 sm_86 sm_89 sm_90a
 // expects: HMMA
-// takes: fp16 bf16, d<=128, softcap+sinks
+// takes: fp16 bf16, softcap+sinks
 // auto: no, slower than v2_tensor_core wherever it was timed
 //
 // Rows of a product are the query heads of a KV head times the query tokens, 16 at a time, so that K and V are read
@@ -43,7 +43,7 @@ __device__ __forceinline__ void finish(const AttentionDecodeArgs& a, const Atten
     fence_gpu();  // (3)
   }
   __syncthreads();  // (4)
-  if (joins) join<T, Biased>(a, g, pieces, run, first, last);
+  if (joins) join<T, Width, Biased>(a, g, pieces, run, first, last);
 }
 
 // More: AttentionDecodeBias where something is added to scores, else nothing.
@@ -75,6 +75,7 @@ __global__ void __launch_bounds__(kThreads, Ring<Width>::blocks_per_sm) decode_t
   stream.start();
 
   Rows<T, Width, Biased> rows;
+  rows.queries = reinterpret_cast<char*>(&storage);  // used between merges
   typename decltype(rows)::Added added(more...);
   bool begins = false;
   for (int step = 0; step < steps; ++step) {
@@ -133,13 +134,12 @@ FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void* stream) {
   if (const char* why = refuse_e4m3(*args)) return why;
   const AttentionDecodeGeneral general = take_general(*args);
   const AttentionDecodeBias* const bias = take_bias(*args);
-  if (args->head_dim > 128) return "unsupported: head_dim above 128 in one launch (v2_tensor_core takes up to 256)";
   return dispatch_16bit(
       args->dtype,
       "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v1_warp_keys takes "
       "float32)",
       [&](auto zero) {
-        return with_width<64, 96, 128>(args->head_dim, [&](auto width) {
+        return with_width<64, 96, 128, 192, 256>(args->head_dim, [&](auto width) {
           using T = decltype(zero);
           const auto on = static_cast<cudaStream_t>(stream);
           return bias ? launch<T, width>(*args, general, on, *bias) : launch<T, width>(*args, general, on);

@@ -279,7 +279,7 @@ const char* launch_columns(const AttentionDecodeArgs& a, const AttentionDecodeGe
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void* stream) {
-  if (args->head_dim > 128) return "unsupported: head_dim above 128 in a cluster (v2_tensor_core takes up to 256)";
+  if (args->head_dim > 128) return "unsupported: head_dim above 128 in a cluster (v3_one_launch takes up to 256)";
   return dispatch_16bit(
       args->dtype & ~kE4m3Cache,
       "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v1_warp_keys takes "

@@ -13,7 +13,7 @@ from fusescope.ops.attention.describe import lengths as length_texts
 from fusescope.ops.common.tensors import awkward
 from fusescope.ops.fp8 import to_fp8
 
-CASES = (
+_NARROW = (
     {"lengths": (1,), "heads": (1, 1), "dim": 64},
     {"lengths": (5, 0, 70), "heads": (4, 4), "dim": 80, "tokens": 3},
     {"lengths": (16, 15, 17, 0), "heads": (8, 2), "page": 16},
@@ -26,13 +26,23 @@ CASES = (
     {"lengths": (18000, 3), "heads": (8, 1), "dim": 96, "tokens": 2, "sinks": True},
     {"lengths": (17000,), "heads": (6, 1), "dim": 128, "page": 64, "window": 16500, "softcap": 9.0},
 )
+_WIDE = (
+    {"lengths": (1,), "heads": (1, 1), "dim": 256},
+    {"lengths": (5, 0, 70), "heads": (4, 4), "dim": 136, "tokens": 3, "softcap": 5.0},
+    {"lengths": (130, 2), "heads": (8, 1), "dim": 192, "tokens": 8, "page": 48, "sinks": True},
+    {"lengths": (300, 31, 17), "heads": (8, 4), "dim": 256, "window": 70, "softcap": 50.0, "sinks": True},
+    {"lengths": (520, 64), "heads": (6, 2), "dim": 200, "tokens": 5, "window": 200, "page": 64},
+    {"lengths": (200, 90), "heads": (4, 2), "dim": 256, "page": 16, "lost": True, "tokens": 2},
+    {"lengths": (2100, 3), "heads": (24, 1), "dim": 256, "softcap": 9.0},
+)
+CASES = (*_NARROW, *_WIDE)
 """Lengths of 0, 1, a page and one more or less; 1, 4, 8 and 24 heads on a KV head; more rows than 16; a
 window of one key, within a tile and across tiles; a page that is not in the cache (lost); so
-many keys of so few heads that they take more blocks than a cluster has."""
+many keys of so few heads that they take more blocks than a cluster has; heads of more than 128 columns."""
 FP8_CASES = tuple(
     given | {"fp8": True}
     for given in (
-        *CASES,
+        *_NARROW,
         {"lengths": (33, 65), "heads": (4, 4), "dim": 64},
         {"lengths": (77,), "heads": (8, 1), "dim": 80, "softcap": 4.0},
         {"lengths": (100, 0), "heads": (16, 2), "dim": 128},
@@ -53,7 +63,12 @@ _BIASED = (
     {"lengths": (40, 9), "heads": (2, 1), "sinks": True, "bias": "h11"},
     {"lengths": (18000, 3), "heads": (8, 1), "dim": 96, "sinks": True, "bias": "s"},
 )
-BIASED_CASES = (*_BIASED, *(given | {"fp8": True} for given in _BIASED))
+_WIDE_BIASED = (
+    {"lengths": (400, 64, 1), "heads": (4, 1), "dim": 256, "window": 70, "alibi": True, "sinks": True},
+    {"lengths": (130, 20), "heads": (8, 2), "dim": 160, "tokens": 4, "page": 32, "bias": "bhts"},
+    {"lengths": (90, 64), "heads": (3, 3), "dim": 256, "softcap": 2.0, "bias": "b11s float32"},
+)
+BIASED_CASES = (*_BIASED, *_WIDE_BIASED, *(given | {"fp8": True} for given in _BIASED))
 """With ALiBi, a bias or both, and again over a cache of e4m3. bias: its dimensions, 1 where it broadcasts,
 and its dtype where that is not q's. One with a dimension s masks every seventh key."""
 

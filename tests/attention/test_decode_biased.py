@@ -24,13 +24,14 @@ SMALL = {"batch": 2, "heads": 4, "kv_heads": 2, "seq_max": 64, "head_dim": 32, "
 @pytest.mark.parametrize("dtype", ("float32", "float16", "bfloat16"))
 @pytest.mark.parametrize("impl, device", KERNELS)
 def test_it_is_what_is_specified(impl, device, dtype):
-    judged = 0
+    judged, takes = 0, families()["attention_decode"].variant(impl).takes
     for number, given in enumerate(BIASED_CASES):
         case = make(**given, dtype=dtype, device=device, seed=number, strided=number % 3 == 1)
         try:
             out = attention_decode(*case.args, impl=impl, **case.options)
         except Unsupported as refusal:
-            assert device == "cuda" and (dtype == "float32" or "fp8" in given), refusal
+            wide = not takes.has_head_dim(case.q.shape[3])
+            assert device == "cuda" and (dtype == "float32" or "fp8" in given or wide), refusal
             continue
         judged += 1
         assert wrong(out, case) is None, given

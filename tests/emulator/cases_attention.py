@@ -322,12 +322,14 @@ def _decode(impl):
     takes = families(("attention_decode",))["attention_decode"].variant(impl).takes
     if takes.scored:
         for number, given in enumerate(decode_tools.BIASED_CASES):
-            if takes.fp8_cache or "fp8" not in given:
+            if (takes.fp8_cache or "fp8" not in given) and takes.has_head_dim(given.get("dim", 64)):
                 one, other = ("early", "late")[:: -1 if number % 2 else 1]
                 how = dict(dtypes=2, contiguous=number % 3 > 0, sms=1 + number % 4)
                 yield Case({"biased": number}, copies=one, **how)
                 yield Case({"biased": number}, contiguous=True, copies=other, sms=63)
         for number, given in enumerate(decode_tools.CASES):
+            if not takes.has_head_dim(given.get("dim", 64)):
+                continue
             if max(given["lengths"]) > _OF_MANY_BLOCKS:
                 copies = ("early", "late")[number % 2]
                 yield Case({"general": number}, contiguous=number % 2 == 0, copies=copies, sms=63)

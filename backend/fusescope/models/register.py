@@ -12,11 +12,12 @@ in its first forward (hugging_face/scope.py). How a mask reaches the kernels:
 - a bool mask (Hugging Face's own, for padding and sliding windows): its tile lists are built at the first
   layer of a forward and kept for the others, also under CUDA graph capture, where the lists follow the mask
   at every replay, and under torch.compile, where they are a value of the graph (ops/attention/dispatch/
-  listed.py). For a few queries (decoding), and under torch.export, the mask is added to the scores instead:
-  as exact, without skipping tiles;
+  listed.py). For one query attention_decode takes the lengths, the window and the padding that it says
+  (hugging_face/decoding.py). Otherwise for a few queries, and under torch.export, the mask is added to the
+  scores: as exact, without skipping tiles;
 - a float mask: added to the scores, as it is meant;
 - inside ``masked(plan)``: that prepared plan, for every self-attention of the forward. The way to a sparse
-  mask, and under capture.
+  mask, and under capture. To decode, ``masked(lengths)``.
 """
 
 from __future__ import annotations

@@ -44,7 +44,8 @@ def attention_decode(
     S_max first, which waits for a GPU; None: on a CPU. Unchecked, one outside counts as the nearer bound.
     scale: 1/sqrt(D) where None. impl: a kernel of cuda/attention_decode, or "auto" (see ``choose``).
 
-    T > 1 and what follows the CPU kernel, v3_one_launch and v4_cluster take; other kernels refuse it.
+    T > 1 and what follows the CPU kernel, v3_one_launch and, for D up to 128, v4_cluster take; other kernels
+    refuse it, so a GPU takes it in float16 and bfloat16.
     T > 1: lengths count the new tokens, whose keys are in the cache; token t sees the first lengths[b] − T +
     1 + t keys. block_table: int32 (B, C) on q's device, columns side by side; the caches are then (pages,
     H_kv, page, D), page a multiple of 16 from 16 to 256, S_max = C · page, and key j of sequence b is row
