@@ -217,10 +217,9 @@ def test_on_a_gpu_logits_are_those_of_eager(kind, cache, head_dim, decoded):
     how |= dict(return_dict_in_generate=True, output_logits=True)
     found = ours.generate(ids, attention_mask=there, **kept(cache), **how)
     calls = len(decoded)
-    with torch.no_grad():  # of the tokens that ours chose, in one forward
-        whole = torch.nn.functional.pad(there, (0, new), value=1)
-        places = (whole.cumsum(1) - 1).clamp(min=0)
-        exact = theirs.double()(found.sequences, attention_mask=whole, position_ids=places).logits
-    logits = torch.stack(found.logits, 1).double()
-    assert float((logits - exact[:, 11:-1]).norm() / exact[:, 11:-1].norm()) < 0.05
+    logits = torch.stack(found.logits, 1).float()
+    for row, padding in enumerate((2, 0)):  # in float32, of the tokens that ours chose
+        with torch.no_grad():
+            exact = theirs.float()(found.sequences[row : row + 1, padding:]).logits[0, -new - 1 : -1]
+        assert float((logits[row] - exact).norm() / exact.norm()) < 0.05
     assert calls == SIZES["num_hidden_layers"] * (new - 1)
