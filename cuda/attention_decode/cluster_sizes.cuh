@@ -10,8 +10,9 @@ namespace decode {
 constexpr int kMostBlocks = 16;           // of a cluster
 constexpr int kBytesOfThree = 58 * 1024;  // an SM's 228 KB hold three such blocks, but not four
 constexpr int kBytesOfTwo = 76 * 1024;    // two such blocks, but not three
-constexpr int kFewestUnits = 8;           // of a warp, where an item has several clusters or an SM one block
-constexpr int kManyUnits = 16;            // of a warp, where blocks of e4m3 are more than an SM's slots
+constexpr int kFewestUnits = 8;           // of a warp: fewer are few
+constexpr int kEnoughUnits = 4;           // of a warp, where an item has more parts than a cluster has blocks
+constexpr int kManyUnits = 16;            // of a warp, from which on clusters of two are faster; of e4m3 half as many
 
 // Whether one block per SM keeps the memory busy: its 32 KB of loads under way cover 1 us of the memory's peak rate. So
 // on an H100 (3.35 TB/s), not on an H200 (4.9 TB/s). Queried once per device.
@@ -29,47 +30,38 @@ inline bool one_block_suffices() {
   return yes;
 }
 
-// Blocks per cluster, as a power of 2: at most two blocks per SM, and one where that suffices unless warps then have
-// few units to read; at least one unit per warp. In a batch no fewer than one block per 256 units, so that the longest
-// of unequal sequences is not left to one block. `sixteen` says whether the device runs clusters of 16 for all items at
-// once. More: whether two blocks are better than one that keeps the memory busy.
-template <bool More, typename Sixteen>
-int blocks_per_cluster(int batch, int64_t items, int64_t units, Sixteen sixteen) {
-  int blocks = 0;
-  const auto more_help = [&] {
-    const int64_t doubled = items << (blocks + 1), warps = int64_t(kWarps) << (blocks + 1);
-    const bool second = !More && doubled > multiprocessors() && units >= kFewestUnits * warps && one_block_suffices();
-    return doubled <= 2 * multiprocessors() && warps <= units && !second;
-  };
-  while (blocks < 4 && more_help()) ++blocks;
-  while (blocks < 3 && batch > 1 && int64_t(256) << blocks < units) ++blocks;
-  return blocks == 4 && !sixteen() ? 3 : blocks;
-}
+// Blocks of a cluster and clusters of an item, as powers of 2.
+struct Parts {
+  int blocks, clusters;
+};
 
-// Clusters per item, as a power of 2: at most one block per SM, and kFewestUnits or more for every warp, which take
-// longer than the join.
-inline int clusters_per_item(int64_t items, int64_t units, int blocks) {
-  int clusters = 0;
-  while (blocks > 0 && items << (blocks + clusters + 1) <= multiprocessors() &&
-         int64_t(kFewestUnits * kWarps) << (blocks + clusters + 1) <= units)
-    ++clusters;
-  return clusters;
-}
-
-// The same for units of e4m3, which take a warp nearly as long as twice the bytes of 16 bits do: as many warps as have
-// work. Up to two blocks per SM; where warps keep kManyUnits, more than four, in several rounds, so that SMs with more
-// blocks than others do not decide. In between neither helps.
-inline int clusters_per_item_e4m3(int64_t items, int64_t units, int blocks) {
+// The parts of an item: of each warp at least one unit. At most two blocks per SM; one where that suffices, unless
+// warps then have few units to read; three where they have few, and of e4m3, whose units take a warp nearly as long as
+// twice as many bytes of 16 bits do. In a batch no fewer than one block per 256 units, so that the longest of unequal
+// sequences is not left to one block.
+//
+// They are one cluster of up to 16 blocks. Where they fill the SMs and warps have many units, clusters of two blocks
+// are faster although the join of several costs some 2 us: they find room on any SM, where larger ones leave some idle.
+// An item of few has up to 64 parts, if warps have enough units. `sixteen` says whether the device runs clusters of 16
+// for all items at once. Bytes: of e4m3. Eights: query columns over 8.
+template <bool Bytes, int Eights, typename Sixteen>
+Parts parts_of(int batch, int64_t items, int64_t units, Sixteen sixteen) {
   const int64_t sms = multiprocessors();
-  const auto clusters_for = [&](int64_t most_blocks, int fewest) {
-    int clusters = 0;
-    while (blocks > 0 && items << (blocks + clusters + 1) <= most_blocks &&
-           int64_t(fewest * kWarps) << (blocks + clusters + 1) <= units)
-      ++clusters;
-    return clusters;
+  const auto help = [&](int parts) {
+    const int64_t blocks = items << parts, warps = int64_t(kWarps) << parts;
+    const bool few = units < kFewestUnits * warps, more = Bytes && Eights == 1;
+    if (blocks > sms && !few && !more && one_block_suffices()) return false;
+    return blocks <= ((few || Bytes) && Eights == 1 ? 3 : 2) * sms && units >= warps * (parts > 4 ? kEnoughUnits : 1);
   };
-  const int several = clusters_for(8 * sms, kManyUnits);
-  return items << (blocks + several) > 4 * sms ? several : clusters_for(2 * sms, kFewestUnits);
+  int parts = 0;
+  while (parts < 6 && help(parts + 1)) ++parts;
+  while (parts < 3 && batch > 1 && int64_t(256) << parts < units) ++parts;
+  const int64_t blocks = items << parts, places = (blocks + sms - 1) / sms * sms;
+  if (parts == 6) return {3, 3};
+  if (parts == 5) return Eights == 1 ? Parts{1, 4} : Parts{3, 2};
+  if (parts > 1 && 8 * blocks >= 7 * places && units >> parts >= kWarps * (Bytes ? kManyUnits / 2 : kManyUnits))
+    return {1, parts - 1};
+  return {parts == 4 && !sixteen() ? 3 : parts, 0};
 }
 
 // Bytes of shared memory, which set how many blocks an SM holds: three instead of four where the blocks, one per item,
@@ -93,9 +85,8 @@ template <typename S> int shared_bytes_beside_others(int64_t blocks, int log_blo
 }
 
 // Whether the next launch's blocks may start while these run. Blocks that take slots which this launch still needs cost
-// more than an earlier start gains. Clusters of four or more need slots in one GPC, which they find only where half of
-// all slots are free.
+// more than an earlier start gains. Clusters of four or more need slots in one GPC.
 template <typename S> bool next_may_start(int64_t items, int blocks) {
-  return (items << blocks) * (blocks < 2 ? 2 : 4) <= S::blocks_per_sm * int64_t(multiprocessors());
+  return (items << blocks) * 8 <= (blocks < 2 ? 4 : 3) * S::blocks_per_sm * int64_t(multiprocessors());
 }
 }  // namespace decode

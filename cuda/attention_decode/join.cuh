@@ -1,13 +1,13 @@
 // Joins the pieces of an item inside the launch that computes them: the block that finishes last does it.
 //
 // Why no block reads a piece that is not written, or one twice:
+//   - Thread 0 of a block begins the tickets of its pieces (../common/tickets.cuh) before it computes them.
 //   - A block writes its piece (ordinary stores by all threads), __syncthreads() (1), then thread 0 alone arrives at
 //   the
-//     item's ticket by an atomic compare-and-swap with acquire and release order at GPU scope, after fence.acq_rel.gpu
-//     (2). The barrier orders the other threads' stores before that fence, which is cumulative.
-//   - The arrivals at a ticket form a chain of read-modify-writes, so the last one observes all earlier ones: its
-//     fence.acq_rel.gpu (3), after the swap, pairs with (2) of each of them. __syncthreads() (4) orders the loads of
-//     the block's other threads after (3).
+//     item's ticket by an atomic addition with acquire and release order at GPU scope (2). The barrier orders the other
+//     threads' stores before it, and release is cumulative.
+//   - The arrivals at a ticket form a chain of read-modify-writes, so the last one observes all earlier ones.
+//     __syncthreads() (3) orders the loads of its block's other threads after it.
 //   - Nobody waits for another block, so blocks may run in any order and one after another.
 // Pieces are added in the order of the shares, whoever joins them: the same call gives the same bits.
 #pragma once
@@ -18,12 +18,6 @@
 #include "shares.cuh"
 
 namespace decode {
-__device__ __forceinline__ void fence_gpu() {
-#if defined(__CUDA_ARCH__)
-  asm volatile("fence.acq_rel.gpu;" ::: "memory");
-#endif
-}
-
 // The workspace: a ticket per share, that of an item being its first share's; then two pieces per share of rows x D
 // contexts, then maximum and sum of each row. Piece 0 is of an item that an earlier share begins, piece 1 of one that a
 // later share ends.

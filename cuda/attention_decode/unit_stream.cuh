@@ -15,7 +15,7 @@ template <typename C, int Width, int Eights> struct Shape {
   static constexpr int stages = 12 * 1024 * Eights / unit_bytes;  // some 190 KB in flight per SM
   static constexpr int row_floats = Width + 4;                    // against bank conflicts
   static constexpr int chunks = rows * Width / 4;                 // of four columns
-  static constexpr int inbox_floats = rows * Width + 4 * kMostBlocks, statistics = 2 * rows * kMostBlocks;
+  static constexpr int inbox_floats = rows * Width + 8 * kMostBlocks, statistics = 2 * rows * kMostBlocks;
   static constexpr int bytes =
       kWarps * stages * unit_bytes + (inbox_floats + statistics) * int(sizeof(float)) + int(sizeof(uint64_t));
   // What the warps merge in lies where their rings were.

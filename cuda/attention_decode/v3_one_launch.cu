@@ -20,8 +20,7 @@ using namespace decode;
 template <typename T, int Width, bool Biased>
 __device__ __forceinline__ void finish(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g,
                                        Rows<T, Width, Biased>& rows, MergeStorage<Width>& storage, const Pieces& pieces,
-                                       const Shares& shares, const Run& run, unsigned item_begin, int item_tiles,
-                                       uint64_t tag) {
+                                       const Shares& shares, const Run& run, unsigned item_begin, int item_tiles) {
   __shared__ int joins;
   const bool whole = run.begins && run.ends;
   float* const piece = whole ? nullptr : pieces.piece(blockIdx.x, run.begins);
@@ -36,13 +35,9 @@ __device__ __forceinline__ void finish(const AttentionDecodeArgs& a, const Atten
   }
   if (whole) return;
   const unsigned first = shares.of(item_begin), last = shares.of(item_begin + item_tiles - 1);
-  __syncthreads();  // (1) of join.cuh
-  if (threadIdx.x == 0) {
-    fence_gpu();  // (2)
-    joins = arrives_last(pieces.tickets + first, tag, last - first + 1);
-    fence_gpu();  // (3)
-  }
-  __syncthreads();  // (4)
+  __syncthreads();                                                                       // (1) of join.cuh
+  if (threadIdx.x == 0) joins = arrives_last(pieces.tickets + first, last - first + 1);  // (2)
+  __syncthreads();                                                                       // (3)
   if (joins) join<T, Width, Biased>(a, g, pieces, run, first, last);
 }
 
@@ -78,9 +73,13 @@ __global__ void __launch_bounds__(kThreads, Ring<Width>::blocks_per_sm) decode_t
   rows.queries = reinterpret_cast<char*>(&storage);  // used between merges
   typename decltype(rows)::Added added(more...);
   bool begins = false;
+  unsigned item_begin = 0;
   for (int step = 0; step < steps; ++step) {
     if (step == 0 || work.tile == work.span.first) {  // another item
       begins = work.tile == work.span.first;
+      item_begin = begin + step - (work.tile - work.span.first);
+      if (threadIdx.x == 0 && !(begins && work.span.tiles() <= steps - step))
+        begin_ticket(pieces.tickets + shares.of(item_begin), tag);
       rows.begin(a, g, work, blocks, how & kQueryPairs);
       if constexpr (Biased) rows.begin_added(added, a, g, work, blocks);
     }
@@ -103,8 +102,7 @@ __global__ void __launch_bounds__(kThreads, Ring<Width>::blocks_per_sm) decode_t
     const bool ends = work.tile + 1 == work.span.end;
     if (ends || step + 1 == steps) {
       const Run run{begins, ends, work.b, work.item / blocks, work.item % blocks * kRows};
-      finish(a, g, rows, storage, pieces, shares, run, begin + step - (work.tile - work.span.first), work.span.tiles(),
-             tag);
+      finish(a, g, rows, storage, pieces, shares, run, item_begin, work.span.tiles());
     }
     work.advance(a, g, items);
   }

@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
 
   // Four columns of a row are a chunk; block r of the cluster adds chunks r, r + blocks, r + 2 blocks, ...
   const int per_row = a.head_dim / 4, chunks = rows * per_row;
-  const int own = (chunks - rank + blocks - 1) >> log_blocks, each = (chunks + blocks - 1) >> log_blocks;
+  const int own = (chunks - rank + blocks - 1) >> log_blocks, apart = (chunks + blocks - 1) >> log_blocks | 1;
   if (blocks > 1) {
     if (threadIdx.x == 0) cluster::open(received, unsigned(blocks * (own * sizeof(float4) + rows * sizeof(float2))));
     cluster::arrive();
@@ -105,6 +105,8 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
   } else {
     columns.begin(g, first_row, span.length);
   }
+  const int place = (cell << log_blocks) + rank;
+  if (log_clusters > 0 && threadIdx.x == 0) begin_ticket(Joint::ticket_of(a.workspace, place), tag);
   typename decltype(columns)::Added added(more...);
   if constexpr (Biased) columns.begin_added(added, a, g, b, head_kv, first_row);
   int done = 0;
@@ -179,7 +181,7 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
       continue;
     }
     const int chunk = row * per_row + lane;
-    cluster::send(reinterpret_cast<float4*>(inbox) + rank * each + (chunk >> log_blocks),
+    cluster::send(reinterpret_cast<float4*>(inbox) + rank * apart + (chunk >> log_blocks),
                   make_float4(part.context[0], part.context[1], part.context[2], part.context[3]), chunk & (blocks - 1),
                   received);
     for (int other = lane; other < blocks; other += per_row)
@@ -187,42 +189,30 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
   }
   if (blocks == 1) return;
 
-  const int clusters = 1 << log_clusters, cluster = part_of_item >> log_blocks, place = (cell << log_blocks) + rank;
-  const Joint joint(a.workspace, int64_t(gridDim.x) >> log_clusters, clusters, S::chunks >> log_blocks);
-  const int64_t own_pieces = int64_t(place) * clusters * joint.most;
-  const auto store_chunk = [&](int chunk, const Part& part) {
-    const int row = a.head_dim == Width ? chunk / (Width / 4) : chunk / per_row;
+  const auto store_chunk = [&](int i, const Part& part) {
+    const int chunk = rank + (i << log_blocks), row = a.head_dim == Width ? chunk / (Width / 4) : chunk / per_row;
     store(row, (chunk - row * per_row) * 4, part);
   };
+  const Joint joint(a.workspace, place, int64_t(gridDim.x) >> log_clusters, log_clusters, S::chunks >> log_blocks);
   cluster::await(received);
-  for (int i = threadIdx.x; i < own; i += kThreads) {
-    const int chunk = rank + (i << log_blocks), row = a.head_dim == Width ? chunk / (Width / 4) : chunk / per_row;
-    Part part;
-#pragma unroll 4
-    for (int other = 0; other < blocks; ++other) part.top = fmaxf(part.top, inbox_statistics[other * S::rows + row].x);
-    const float base = part.base();
-#pragma unroll 4
-    for (int other = 0; other < blocks; ++other) {
-      const float2 of = inbox_statistics[other * S::rows + row];
-      part.add(Unit::weight(of.x - base), of.y, reinterpret_cast<const float4*>(inbox)[other * each + i]);
-    }
-    if (clusters == 1)
-      store_chunk(chunk, part);
-    else
-      joint.put(own_pieces + cluster * joint.most + i, part);
-  }
-  if (clusters == 1) return;
+  add_received<Biased>(
+      own, log_blocks,
+      [&](int block, int i) {
+        const int chunk = rank + (i << log_blocks), row = a.head_dim == Width ? chunk / (Width / 4) : chunk / per_row;
+        return inbox_statistics[block * S::rows + row];
+      },
+      [&](int block, int i) { return reinterpret_cast<const float4*>(inbox)[block * apart + i]; },
+      [&](int i, const Part& part) {
+        if (log_clusters == 0)
+          store_chunk(i, part);
+        else
+          joint.put(part_of_item >> log_blocks, i, part);
+      });
+  if (log_clusters == 0) return;
 
-  __syncthreads();  // (1) of join.cuh
-  bool last = false;
-  if (threadIdx.x == 0) {
-    fence_gpu();  // (2)
-    last = arrives_last(joint.tickets + place, tag, clusters);
-    fence_gpu();  // (3)
-  }
-  if (!__syncthreads_or(last)) return;  // (4)
-  for (int i = threadIdx.x; i < own; i += kThreads)
-    store_chunk(rank + (i << log_blocks), joint.template sum<Biased>(own_pieces + i, clusters));
+  __syncthreads();                                                                       // (1) of join.cuh
+  const bool last = threadIdx.x == 0 && arrives_last(joint.ticket, 1u << log_clusters);  // (2)
+  if (__syncthreads_or(last)) joint.template add<Biased>(own, store_chunk);              // (3)
 }
 
 template <typename T, typename C, int Width, int Eights, bool OneToken, typename... More>
@@ -239,11 +229,8 @@ const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g
   constexpr auto kernel = decode_cluster<T, C, Width, Eights, OneToken, More...>;
   constexpr int most_bytes = adds_token<More...> ? kBytesOfTwo : kBytesOfThree;
   if (const char* why = allow_shared<kernel>(S::bytes > most_bytes ? S::bytes : most_bytes)) return why;
-  constexpr bool bytes_of_few = std::is_same_v<C, E4m3> && Eights == 1;
-  const int blocks = blocks_per_cluster<bytes_of_few>(
+  const auto [blocks, clusters] = parts_of<std::is_same_v<C, E4m3>, Eights>(
       a.batch, items, units, [&] { return cluster::resident<kernel>(kMostBlocks, kThreads, S::bytes) >= items; });
-  const int clusters =
-      bytes_of_few ? clusters_per_item_e4m3(items, units, blocks) : clusters_per_item(items, units, blocks);
   if (clusters && !a.workspace) {
     *a.workspace_floats = Joint::floats(items << blocks, 1 << clusters, S::chunks >> blocks);
     return nullptr;

@@ -40,15 +40,37 @@ __device__ __forceinline__ uint64_t add_one(uint64_t* word) {
 #endif
 }
 
-// Whether this is the last of `pieces` arrivals, pieces < 2^16. tag: its low 16 bits are 0, the others not all 0.
-__device__ __forceinline__ bool arrives_last(uint64_t* ticket, uint64_t tag, unsigned pieces) {
-  uint64_t seen = *const_cast<volatile uint64_t*>(ticket);
-  for (;;) {
-    const unsigned count = (seen & ~uint64_t(0xffff)) == tag ? unsigned(seen & 0xffff) + 1 : 1;
-    const uint64_t old = swap_if(ticket, seen, count == pieces ? 0 : tag | count);
-    if (old == seen) return count == pieces;
-    seen = old;
-  }
+// A ticket counts the pieces of an item. Whoever will arrive begins it, long before: then arriving is one addition,
+// where of many swaps at once one succeeds.
+
+// By one thread of each that will arrive, once. tag: its low 16 bits are 0, the others not all 0.
+__device__ __forceinline__ void begin_ticket(uint64_t* ticket, uint64_t tag) {
+  const uint64_t seen = *const_cast<volatile uint64_t*>(ticket);
+  if ((seen & ~uint64_t(0xffff)) == tag) return;
+#if defined(__CUDA_ARCH__)
+  // Whether it succeeds or another has begun the ticket meanwhile, the word has the tag now.
+  asm volatile(
+      "{\n.reg .b64 old;\n"
+      "atom.relaxed.gpu.global.cas.b64 old, [%0], %1, %2;\n}" ::"l"(ticket),
+      "l"(seen), "l"(tag)
+      : "memory");
+#else
+  *ticket = tag;
+#endif
+}
+
+// Whether this is the last of `pieces` arrivals, pieces < 2^16. By the thread that has begun the ticket; what the block
+// wrote before, ordered by a barrier, can be read by the block of the last to arrive.
+__device__ __forceinline__ bool arrives_last(uint64_t* ticket, unsigned pieces) {
+#if defined(__CUDA_ARCH__)
+  uint64_t before;
+  asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], 1;" : "=l"(before) : "l"(ticket) : "memory");
+#else
+  const uint64_t before = (*ticket)++;
+#endif
+  if (unsigned(before & 0xffff) + 1 != pieces) return false;
+  *ticket = 0;
+  return true;
 }
 
 // Numbers 0 to all - 1, each drawn once in a launch, by any thread of any block. words: the tag, plus 1 while the first
