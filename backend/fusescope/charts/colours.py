@@ -72,6 +72,8 @@ _PEERS = {
     "sparse": ("#0072B2", "octagon"),
     "rms_norm": ("#0072B2", "cross"),
     "flashinfer": ("#215CD1", "octagon"),
+    "flashinfer_tensor": ("#3698D1", "hexagon"),
+    "flashinfer_xqa": ("#0A89A8", "star-square"),
     "vllm": ("#4191FA", "bowtie"),
     "compile-default": ("#1BA4A8", "triangle-down"),
     "compile-reduce-overhead": ("#0A89A8", "x"),

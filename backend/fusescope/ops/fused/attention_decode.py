@@ -122,6 +122,18 @@ def _of_sequence(inputs, name: str, i: int, n: int):
     return found if scale is None else found * scale.double()[:, None, None]
 
 
+def _flashinfer(idea: str, name: str, *args: bool) -> Peer:
+    return Peer(
+        late("attention.peers.flashinfer", name, *args),
+        idea,
+        ("cuda",),
+        compiles={
+            "cuda": 2.0
+        },  # once per dtype, head size and kind of option, half a minute, and kept on disk
+        package="flashinfer-python",
+    )
+
+
 PEERS = {
     "eager": Peer(
         late("attention.peers.decode", "eager"),
@@ -156,4 +168,9 @@ PEERS = {
         "FlexAttention's decoding kernel, compiled, a BlockMask of the lengths",
         compiles={"cpu": 5.0, "cuda": 2.0},
     ),
+    "flashinfer": _flashinfer(
+        "FlashInfer's planned kernel on CUDA cores, cache read in place", "planned", False
+    ),
+    "flashinfer_tensor": _flashinfer("the same on tensor cores", "planned", True),
+    "flashinfer_xqa": _flashinfer("FlashInfer's XQA kernel on tensor cores, without a plan", "xqa"),
 }

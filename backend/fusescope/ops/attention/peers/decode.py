@@ -72,7 +72,7 @@ def _for_rows(mask, inputs):
     return mask.repeat(1, 1, q.shape[1] // kv, 1)
 
 
-def _finished(run, inputs, empty, backend=None):
+def finished(run, inputs, empty, backend=None):
     """run with its result as (B, H, T, D), and zeros for the empty tokens, as their user would have to set
     them."""
     shape = inputs["q"].shape
@@ -110,7 +110,7 @@ def eager(inputs):
             return torch.softmax(scores, -1) @ v
         return torch.softmax(torch.cat([scores, sinks], 3), -1)[..., :-1] @ v
 
-    return _finished(plain(run), inputs, empty)
+    return finished(plain(run), inputs, empty)
 
 
 def by_sdpa(backend, grouped, inputs):
@@ -136,7 +136,7 @@ def by_sdpa(backend, grouped, inputs):
         return sdpa.backend_of(q(), *cache(), mask, gqa=gqa)
 
     run, name = sdpa.on_backend(backend, call, chosen, inputs["q"], *cache())
-    return _finished(run, inputs, empty, name)
+    return finished(run, inputs, empty, name)
 
 
 def flex(inputs):
@@ -179,4 +179,4 @@ def flex(inputs):
         out, lse = compiled(q, *cache(), **options)
         return out * torch.sigmoid(lse - sinks[:, None]).to(out.dtype)[..., None]
 
-    return _finished(sdpa.tried("FlexAttention", run), inputs, empty, "flex_attention (inductor)")
+    return finished(sdpa.tried("FlexAttention", run), inputs, empty, "flex_attention (inductor)")
