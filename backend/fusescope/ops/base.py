@@ -127,7 +127,8 @@ class Cost:
 @dataclass(frozen=True)
 class Peer:
     """Something else that computes the operator. ``make(inputs) -> run`` builds everything that is not part
-    of a call (a BlockMask, a compiled function) and returns a callable without arguments; ``run.backend``, if
+    of a call (a BlockMask, a compiled function) and returns a callable without arguments. Views of inputs are
+    made in every call: their buffers move between rounds (measure.timing.placement). ``run.backend``, if
     set, says what really ran. ``run.finish(out)``, if set, brings a result to the reference's form (unpadded,
     say); it belongs to the check, not to the call. ``run.one_call_per_graph``, if true: a CUDA graph is to
     hold a single call. May raise core.errors.Unsupported. ``devices``: device
