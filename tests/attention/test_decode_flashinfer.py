@@ -15,14 +15,15 @@ from fusescope.measure.timing.placement import Placement
 
 OP = ops.load("attention_decode")
 NAMES = ("flashinfer", "flashinfer_tensor", "flashinfer_xqa")
-SMALL = {"batch": 3, "heads": 8, "kv_heads": 2, "seq_max": 64, "head_dim": 64, "lengths": "64+1+33"}
+SMALL = {"batch": 3, "heads": 8, "kv_heads": 2, "seq_max": 192, "head_dim": 64, "lengths": "192+1+97"}
 CASES = (
     {},
-    {"lengths": "16+0+17"},
+    {"lengths": "64+0+65"},
     {"window": 9},
     {"window": 1, "softcap": 3.0},
     {"softcap": 30.0, "head_dim": 128, "heads": 2},
-    {"seq_max": 72, "lengths": "72+8+9"},  # pages of 8 keys
+    {"seq_max": 80, "lengths": "80+16+17"},  # pages of 16 keys
+    {"seq_max": 72, "lengths": "72+8+9"},  # of 8
     {"seq_max": 65, "lengths": "65+2+64"},  # and of 1
     {"page": "16"},
     {"page": "32", "lengths": "64+0+31", "window": 40},
@@ -146,10 +147,10 @@ def test_the_package_is_given_the_case(name, case, package):
 
 
 def test_a_padded_cache_is_read_in_place(package):
-    inputs, _ = made({"batch": 2, "lengths": "64+33"})
+    inputs, _ = made({"batch": 2, "seq_max": 256, "lengths": "256+129"})
     OP.PEERS["flashinfer"].make(inputs)
-    assert package[0].page == 16 and package[0].lists[1].tolist() == [0, 1, 2, 3, 8, 9, 10]
-    assert package[0].lists[0].tolist() == [0, 4, 7] and package[0].lists[2].tolist() == [16, 1]
+    assert package[0].page == 64 and package[0].lists[1].tolist() == [0, 1, 2, 3, 8, 9, 10]
+    assert package[0].lists[0].tolist() == [0, 4, 7] and package[0].lists[2].tolist() == [64, 1]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -170,7 +171,7 @@ def test_heads_side_by_side_are_read_in_place(package):
         inputs[name] = inputs[name].transpose(1, 2).contiguous().transpose(1, 2)
     for name in NAMES:
         assert wrong(OP.PEERS[name].make(inputs)(), inputs, values) is None
-    assert package[0].lists[1].tolist() == [0, 1, 2, 3, 4, 8, 9, 10]
+    assert package[0].lists[1].tolist() == [0, 1, 2, 3, 6, 7]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -239,8 +240,8 @@ def test_without_the_package(name, monkeypatch):
 @pytest.mark.parametrize(
     "case, dtype",
     (
-        ({"batch": 1, "lengths": "64"}, "float16"),
-        ({"lengths": "16+0+17"}, "float16"),
+        ({"batch": 1, "lengths": "192"}, "float16"),
+        ({"lengths": "64+0+65"}, "float16"),
         ({"seq_max": 4096, "lengths": "4096+1+777"}, "float16"),
         ({"seq_max": 4096, "lengths": "4096+1+777"}, "bfloat16"),
         ({"seq_max": 1024, "lengths": "drawn", "page": "16", "batch": 40}, "float16"),

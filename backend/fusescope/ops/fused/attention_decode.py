@@ -127,9 +127,8 @@ def _flashinfer(idea: str, name: str, *args: bool) -> Peer:
         late("attention.peers.flashinfer", name, *args),
         idea,
         ("cuda",),
-        compiles={
-            "cuda": 2.0
-        },  # once per dtype, head size and kind of option, half a minute, and kept on disk
+        # half a minute once per dtype, head size and kind of option, kept on disk
+        compiles={"cuda": 2.0},
         package="flashinfer-python",
     )
 
