@@ -37,31 +37,40 @@ __device__ __forceinline__ void add_lanes(Part& part, int log_lanes) {
   }
 }
 
-// Adds what 2^log_blocks blocks of a cluster have sent of `chunks` chunks: store(i, part) takes the sum of chunk i. A
-// lane per part where the block has as many, else a thread per chunk. By all threads.
-template <bool Biased, typename Statistics, typename Context, typename Store>
-__device__ __forceinline__ void add_received(int chunks, int log_blocks, const Statistics& statistics,
-                                             const Context& context, const Store& store) {
+// What block 0 of a cluster has sent of a chunk.
+struct Sent {
+  const float2* statistics;
+  const float4* context;
+};
+
+// Adds what 2^log_blocks blocks have sent of `chunks` chunks: sent(i) is block 0's part of chunk i, the parts of the
+// next blocks lie `rows` statistics and `apart` contexts further on; store(i, part) takes the sum. A lane per part
+// where the block has as many, else a thread per chunk. By all threads.
+template <bool Biased, typename Find, typename Store>
+__device__ __forceinline__ void add_received(int chunks, int log_blocks, int rows, int apart, const Find& sent,
+                                             const Store& store) {
   using Unit = Units<Biased>;
   if (chunks << log_blocks <= kThreads) {
     const int i = threadIdx.x >> log_blocks, block = threadIdx.x & ((1 << log_blocks) - 1);
-    const float2 of = i < chunks ? statistics(block, i) : make_float2(-INFINITY, 0.f);
+    const Sent from = sent(i < chunks ? i : 0);
+    const float2 of = from.statistics[block * rows];
     Part part;
     part.top = highest(of.x, log_blocks);
-    part.add(Unit::weight(of.x - part.base()), of.y, i < chunks ? context(block, i) : make_float4(0.f, 0.f, 0.f, 0.f));
+    part.add(Unit::weight(of.x - part.base()), of.y, from.context[block * apart]);
     add_lanes(part, log_blocks);
     if (i < chunks && block == 0) store(i, part);
     return;
   }
   for (int i = threadIdx.x; i < chunks; i += kThreads) {
+    const Sent from = sent(i);
     Part part;
 #pragma unroll 4
-    for (int block = 0; block < 1 << log_blocks; ++block) part.top = fmaxf(part.top, statistics(block, i).x);
+    for (int block = 0; block < 1 << log_blocks; ++block) part.top = fmaxf(part.top, from.statistics[block * rows].x);
     const float base = part.base();
 #pragma unroll 4
     for (int block = 0; block < 1 << log_blocks; ++block) {
-      const float2 of = statistics(block, i);
-      part.add(Unit::weight(of.x - base), of.y, context(block, i));
+      const float2 of = from.statistics[block * rows];
+      part.add(Unit::weight(of.x - base), of.y, from.context[block * apart]);
     }
     store(i, part);
   }

@@ -196,12 +196,11 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
   const Joint joint(a.workspace, place, int64_t(gridDim.x) >> log_clusters, log_clusters, S::chunks >> log_blocks);
   cluster::await(received);
   add_received<Biased>(
-      own, log_blocks,
-      [&](int block, int i) {
+      own, log_blocks, S::rows, apart,
+      [&](int i) {
         const int chunk = rank + (i << log_blocks), row = a.head_dim == Width ? chunk / (Width / 4) : chunk / per_row;
-        return inbox_statistics[block * S::rows + row];
+        return Sent{inbox_statistics + row, reinterpret_cast<const float4*>(inbox) + i};
       },
-      [&](int block, int i) { return reinterpret_cast<const float4*>(inbox)[block * apart + i]; },
       [&](int i, const Part& part) {
         if (log_clusters == 0)
           store_chunk(i, part);
