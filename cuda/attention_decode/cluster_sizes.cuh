@@ -1,5 +1,5 @@
 // How a launch of v4_cluster is sized: blocks per cluster, clusters per item, blocks per SM, and when the next launch
-// may start. Measured in NOTES.md, "A cluster", and NOTES_fp8.md.
+// may start. Measured in NOTES.md, "A cluster", NOTES_join.md and NOTES_fp8.md.
 #pragma once
 #include <atomic>
 

@@ -14,8 +14,8 @@ from fusescope.core.errors import Unsupported
 from fusescope.ops.attention.peers import vendor
 from fusescope.ops.attention.peers.decode import finished
 
-# keys: with 64 its kernels are up to 15 % faster than with 16; one page of S_max keys would be slow, since a sequence
-# is split between pages only
+# keys: with 64 its kernels are up to 15 % faster than with 16; one page of S_max keys would be slow, since a
+# sequence is split between pages only
 _PAGE = 64
 _WORKSPACE = 128 << 20  # bytes, the size that its documentation recommends
 _COLUMNS = (64, 128, 256)
