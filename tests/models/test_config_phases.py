@@ -99,6 +99,33 @@ def test_a_compiled_step_equals_eager(kind, tmp_path):
     assert float((out - exact).norm() / exact.norm()) < tolerance.allowed_norm(2, "float32")
 
 
+@pytest.mark.parametrize("queries, masked", [(5, True), (1, False)])
+def test_flex_attention_is_given_its_causal_mask(queries, masked):
+    """It does not go by is_causal, as sdpa does."""
+    from transformers import masking_utils as hf
+
+    from fusescope.models.hugging_face import peers
+
+    peers.register_peers()
+    given = dict(batch_size=1, q_length=queries, kv_length=5, q_offset=5 - queries, kv_offset=0)
+    how = dict(mask_function=hf.causal_mask_function, allow_is_causal_skip=True, attention_mask=None)
+    known = hf.ALL_MASK_ATTENTION_FUNCTIONS
+    assert (known[peers.FLEX](**given, **how, device="cpu") is not None) is masked
+    assert known[peers.SDPA](**given, **how) is None
+
+
+@pytest.mark.slow
+def test_flex_equals_float64_where_the_model_makes_its_masks(tmp_path):
+    from fusescope.models.run import build, modes, tolerance
+
+    whole = case(name := write(tmp_path, "opt"), phase="prefill")
+    model = build.build(name, whole, "float32")
+    inputs = build.inputs(model, whole)
+    exact = tolerance.reference(model, inputs)
+    out = modes.make("flex", model, inputs)()
+    assert float((out - exact).norm() / exact.norm()) < tolerance.allowed_norm(2, "float32")
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma2", "gpt_oss", "opt", "phi3"])
 @pytest.mark.parametrize("phase", ["prefill", "decode"])

@@ -29,7 +29,7 @@ def register_peers() -> None:
         (FLEX, flex_attention_forward, flex_attention_mask),
     ):
         AttentionInterface.register(name, function)
-        AttentionMaskInterface.register(name, _without(own))
+        AttentionMaskInterface.register(name, _without(own, takes_causal=name == SDPA))
 
 
 def eager_mask(**given):
@@ -48,10 +48,17 @@ def eager_mask(**given):
     )
 
 
-def _without(own):
+def _without(own, takes_causal: bool):
+    """The mask function ``own``, and None where there is nothing to mask; takes_causal: without a mask the
+    attention goes by the module's is_causal, which FlexAttention does not."""
+    from transformers.masking_utils import causal_mask_function
+
     def peer_mask(**given):
         if (blocks := model_masks.held()) is not None:
             return blocks
-        return None if model_masks.nothing_to_mask(given) else own(**given)
+        nothing = model_masks.nothing_to_mask(given)
+        if nothing and not takes_causal and given["q_length"] > 1:
+            nothing = given["mask_function"] is not causal_mask_function
+        return None if nothing else own(**given)
 
     return peer_mask
