@@ -11,10 +11,12 @@ import torch
 
 from fusescope import models
 from fusescope.core.errors import Unsupported
+from fusescope.models.by_config import config_file
 from fusescope.models.describe import modes as listing
 from fusescope.models.hugging_face import flash, peers
 from fusescope.models.inspect import backends, parts
-from fusescope.models.run import build, modes, tolerance
+from fusescope.models.run import build, capture, modes, tolerance
+from tests.models import config_files
 from tests.models.modes_tools import worst
 from tests.models.tiny_models import SIZES, built, case
 
@@ -94,6 +96,41 @@ def test_a_generation_and_the_parts_of_a_forward(calls):
     inputs = build.inputs(model, case("llama-small", phase="prefill"))
     found = parts.measure("flash", model, inputs, None)
     assert all(found[part]["ms"] > 0 for part in ("qkv", "attention", "output", "ffn", "norm"))
+
+
+def in_graph(monkeypatch):
+    """flash-graph on this CPU, its capture a plain call."""
+    given = dataclasses.replace(listing.MODES["flash-graph"], devices=("cpu",), package=None)
+    monkeypatch.setitem(listing.MODES, "flash-graph", given)
+    monkeypatch.setattr(capture, "captured", lambda call, *_: call)
+
+
+@pytest.mark.parametrize("kind", ["llama-small", "phi3"])
+def test_a_generation_that_is_captured_goes_by_lengths(calls, monkeypatch, tmp_path, kind):
+    monkeypatch.setattr(config_file, "asked", config_files.asked)
+    in_graph(monkeypatch)
+    name, made = kind, case
+    if kind == "phi3":
+        name, made = config_files.write(tmp_path, kind), config_files.case
+    whole = made(name, phase="generate", new=3)
+    model = build.build(name, whole, "float16")
+    inputs = build.inputs(model, whole)
+    run, exact = modes.make("flash-graph", model, inputs), tolerance.reference(model, inputs)
+    calls.clear()
+    assert float((run().double() - exact).norm() / exact.norm()) < tolerance.allowed_norm(2, "float16")
+    assert [c["used"] for c in calls if "used" in c] == [[18, 18]] * 2 + [[19, 19]] * 2
+    assert [c["causal"] for c in calls if "used" not in c] == [True] * 2
+    assert all(c["k"][1] == 20 for c in calls if "used" in c)
+
+
+def test_a_captured_generation_through_a_window_is_refused_by_name(calls, monkeypatch, tmp_path):
+    monkeypatch.setattr(config_file, "asked", config_files.asked)
+    in_graph(monkeypatch)
+    name = config_files.write(tmp_path, "mistral", sliding_window=8)
+    whole = config_files.case(name, phase="generate", new=3)
+    model = build.build(name, whole, "float16")
+    with pytest.raises(Unsupported, match="does not take this: a sliding window over caches"):
+        modes.make("flash-graph", model, build.inputs(model, whole))
 
 
 @pytest.mark.parametrize(
@@ -219,8 +256,6 @@ GPU = [
 def test_the_package_itself(name, asked, way):
     pytest.importorskip("flash_attn.cute", reason="FlashAttention-4 is not installed (package flash-attn-4)")
     peers.register_peers()
-    if way == "flash-graph" and asked.get("phase") == "generate":
-        pytest.skip("a graph is one call of fixed lengths")
     whole = models.validate(name, SIZES | {"heads": 4, "head_dim": 64, "seq": 128} | asked)
     model = build.build(name, whole, "float16", "cuda:0")
     inputs = build.inputs(model, whole)

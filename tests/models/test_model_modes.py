@@ -173,7 +173,7 @@ def test_every_way_of_the_gpu_is_right_and_follows_its_inputs(name):
         fresh = build.inputs(model, asked, seed=1)
         for way in listing.MODES.values():
             later = way.attention == "flex_attention" and number > 0
-            if models.mode(name, way.name, "cuda:0").reason or way.compile or later or way.weights:
+            if models.mode(name, way.name, "cuda:0").reason or way.compile or later or way.quantised:
                 continue
             inputs = build.inputs(model, asked)
             try:

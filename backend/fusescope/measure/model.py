@@ -127,7 +127,7 @@ class ModelTrial(Trial):
     def generation(self, c: Candidate, times: Mapping[str, float], memory) -> dict[str, Any] | None:
         """What decides how a model generates: models/inspect/generation.py; None of a model that does not."""
         rate = max(self.ceilings.get(name) or 0 for name in ("read_gbps", "copy_gbps"))
-        found = (c.name, self.subject.model, self.inputs, times, memory, rate or None)
+        found = (c.run, c.name, self.subject.model, self.inputs, times, memory, rate or None)
         return self._try(c, "how it generates", lambda: generation.report(*found))
 
     def attention(self, c: Candidate) -> str | None:

@@ -116,7 +116,7 @@ def forward(
             )
         if _has_window(kwargs, key.shape[2]):
             raise Unsupported(
-                "FlashAttention-4 does not take this: a sliding window over caches of different lengths"
+                "FlashAttention-4 does not take this: a sliding window over caches with lengths of their own"
             )
         found = _package().flash_attn_varlen_func(q, k, v, seqused_k=attention_mask, **how)
     else:

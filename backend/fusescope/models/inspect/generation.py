@@ -12,12 +12,12 @@ import torch
 from fusescope.models.describe import costs
 from fusescope.models.describe.family import EIGHT_BIT
 from fusescope.models.describe.modes import MODES
-from fusescope.models.run import generation, modes
+from fusescope.models.run import generation
 from fusescope.models.run.build import Model
-from fusescope.models.run.decoder import mode as decoder_mode
 
 
 def report(
+    run: Callable[[], Any],
     mode: str,
     model: Model,
     inputs: Mapping[str, Any],
@@ -28,12 +28,12 @@ def report(
     """{"first_ms", "token_ms": {"p50", "p99"}, "tokens_per_s", "memory": {"weights_bytes", "cache_bytes",
     "activations_bytes"}, "roof_share"}; None for a model without phases, and what a phase does not have.
 
-    first_ms: of a prefill without the head, of a generation with it; token_ms: of one decoded token of each
-    sequence; tokens_per_s: of the batch, while it decodes. times: percentiles of calls in ms; memory: of
-    the record; gbps: the measured rate of memory, which roof_share is a share of: the least bytes of
-    a step over its median time. activations_bytes: what a call allocates on top, known of a GPU. Quantised
-    weights count with their 8 bits, although the mode reads more for more than 16 sequences
-    (run/decoder/quantised.py).
+    run: one call of the mode, as modes.make has it. first_ms: of a prefill without the head, of a generation
+    with it; token_ms: of one decoded token of each sequence; tokens_per_s: of the batch, while it decodes.
+    times: percentiles of calls in ms; memory: of the record; gbps: the measured rate of memory, which
+    roof_share is a share of: the least bytes of a step over its median time. activations_bytes: what a call
+    allocates on top, known of a GPU. Quantised weights count with their 8 bits, although the mode reads more
+    for more than 16 sequences (run/decoder/quantised.py).
     """
     case = inputs["case"]
     phase, first, token = case.get("phase"), None, None
@@ -45,7 +45,7 @@ def report(
         token = {"p50": times["p50"], "p99": times["p99"]}
     else:
         with torch.no_grad():
-            found = generation.timed(_generation(mode, model, inputs), model.device)
+            found = generation.timed(run.marked, model.device)
         first = float(np.median(found["first_ms"]))
         p50, p99 = np.percentile(found["token_ms"], (50, 99))
         token = {"p50": float(p50), "p99": float(p99)}
@@ -68,11 +68,3 @@ def report(
         },
         "roof_share": share,
     }
-
-
-def _generation(mode: str, model: Model, inputs: Mapping[str, Any]) -> Callable[[Callable[[], None]], Any]:
-    """run(mark): one generation in the mode; ``mark`` is called when a token is known."""
-    if MODES[mode].attention is None:
-        return decoder_mode.generation(model, inputs, MODES[mode].quantised)
-    module = model.view(modes.view(MODES[mode]))
-    return lambda mark: generation.logits(module, inputs, mark)

@@ -16,12 +16,10 @@ from typing import Any
 import torch
 
 from fusescope.core.errors import Unsupported
-from fusescope.models import register
 from fusescope.models.describe.family import PARTS
-from fusescope.models.describe.modes import FLASH, MODES, Mode
-from fusescope.models.hugging_face import model_masks, peers
+from fusescope.models.describe.modes import MODES, Mode
 from fusescope.models.inspect import parts_order
-from fusescope.models.run import build, caching, fused_run, masking, modes
+from fusescope.models.run import caching, fused_run, modes
 from fusescope.models.run.build import Model
 
 _RULES = (
@@ -64,11 +62,12 @@ def measure(
     """{part: {"ms", "share"}} of one pass of the mode; run: one call of it, as made. A model by its
     config.json is divided by its modules. Unsupported where its parts cannot be distinguished."""
     mode, by_module = MODES[mode_name], model.family.SETTINGS is None
+    by_order = mode.compile or (mode.name == "sdpa-graph-trap" and not by_module)
+    if by_order and inputs["case"].get("phase") == "generate":
+        raise Unsupported(f"the layers of prompt and tokens cannot be told apart in {mode.name}: see decode")
     if by_module and mode.compile:
         raise Unsupported(f"compiled, the modules of {model.family.ROOT} cannot be distinguished")
-    if mode.compile or (
-        mode.name == "sdpa-graph-trap" and not by_module
-    ):  # whose masks, and so its attention, a capture decides
+    if by_order:  # the trap's masks, and so its attention, a capture decides
         took = parts_order.measure(run, model.device, head=inputs["case"].get("phase") == "decode")
     else:
         marks = _Marks(model.device)
@@ -130,19 +129,8 @@ def _fused(mode: Mode, model: Model, inputs, marks: _Marks):
 
 def _hooked(mode: Mode, model: Model, inputs, marks: _Marks):
     """One pass of the mode's module with a mark at the start and the end of every module."""
-    peers.register_peers()
-    register.register_attention()
     module, by_module = model.fresh(modes.view(mode)), model.family.SETTINGS is None
-    given, plan = dict(inputs), None
-    attention = None if getattr(model.family, "OWN_MASKS", False) else mode.attention
-    if attention == "fusescope":
-        plan = masking.plan_of(inputs, model.device)
-    elif attention == FLASH:
-        plan = masking.flash_mask_of(inputs)
-    elif attention == "flex_attention":
-        plan = masking.block_mask_of(inputs, model.device)
-    if plan is not None or attention == "flex_attention":
-        given["additive"] = None
+    call = modes.forward(mode, model, inputs, module)
     open_parts: list[str | None] = [None]
     names = {id(m): f"{name}." for name, m in module.named_modules() if name}
     below = names.get(id(caching.body(module)), "") if model.family.PHASES else ""
@@ -160,7 +148,7 @@ def _hooked(mode: Mode, model: Model, inputs, marks: _Marks):
         part_module.register_forward_hook(after)
 
     def run():
-        with torch.no_grad(), model_masks.masked(plan):
-            return build.call(module, given)
+        with torch.no_grad():
+            return call()
 
     return run

@@ -228,7 +228,8 @@ def inputs(model: Model, case: Mapping[str, Any], seed: int = 0) -> dict[str, An
 
 def call(module, inputs: Mapping[str, Any], attention_mask: Any = None):
     """One forward of a Hugging Face module on inputs: hidden states (B, S, width) of the last layer, to
-    decode logits (B, 1, vocab), to generate those of every new token (B, new, vocab).
+    decode logits (B, 1, vocab), to generate those of every new token (B, new, vocab), or without ``forced``
+    those of the prompt (B, 1 or S, vocab), at least of its last token.
 
     attention_mask: what to give instead of the prepared additive mask (a BlockMask); modules that take
     causality from themselves get none where the mask is causal.

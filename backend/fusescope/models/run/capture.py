@@ -23,8 +23,11 @@ def plain(call: Callable[[], Any]) -> Callable[[], Any]:
     return run
 
 
-def captured(call: Callable[[], Any], device: str) -> Callable[[], Any]:
+def captured(
+    call: Callable[[], Any], device: str, before: Callable[[], Any] = lambda: None
+) -> Callable[[], Any]:
     """``call`` in a CUDA graph on its own tensors: write new values into them to get new results.
+    before: what puts back what a call moves on, called before each of those that prepare the capture.
 
     ``run.replay`` is the replay alone, ``run.result`` gives what the last one computed. Raises Unsupported
     with the first line of the reason where it cannot be captured.
@@ -34,7 +37,9 @@ def captured(call: Callable[[], Any], device: str) -> Callable[[], Any]:
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(_WARM_UP):
+                before()
                 call()
+            before()
         torch.cuda.synchronize()
         # cuBLAS then takes its workspace from the graph's own pool. One from the common pool could be freed
         # while the graph lives (torch.compile's graphs free them all), and replays would write into whatever

@@ -86,3 +86,26 @@ class FixedCache:
 
     def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
         return self.start + query_length, 0
+
+
+class StepCache(FixedCache):
+    """The same keys and values to a step of fixed shapes: ``start`` is int64 (B, 1) on the device, the same
+    number for every sequence. The next token goes there; what is further on the mask of the model leaves
+    out, as with Hugging Face's StaticCache."""
+
+    is_compileable = True
+
+    def update(self, key_states, value_states, layer_idx: int, *args, **kwargs):
+        keys, values, at = self.keys[layer_idx], self.values[layer_idx], self.start[0]
+        keys.index_copy_(2, at, key_states)
+        values.index_copy_(2, at, value_states)
+        return keys, values
+
+    def get_seq_length(self, layer_idx: int = 0):
+        return self.start[0, 0]
+
+    def get_query_offset(self, layer_idx: int = 0):
+        return self.start[0, 0]
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
+        return self.keys[layer_idx].shape[2], 0

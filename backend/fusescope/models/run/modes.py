@@ -12,7 +12,7 @@ the mask to Hugging Face as a user would.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from fusescope.models import register
 from fusescope.models.describe import modes as listing
 from fusescope.models.describe.modes import Mode
 from fusescope.models.hugging_face import flash, model_masks, peers
-from fusescope.models.run import build, capture, fused_run, masking
+from fusescope.models.run import build, capture, fused_run, generation, masking
 from fusescope.models.run.build import Model
 from fusescope.ops.attention.peers import vendor
 
@@ -40,38 +40,84 @@ def make(name: str, model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any
     mode = listing.MODES[name]
     if mode.attention is None:
         return fused_run.make(model, inputs, mode.quantised)
-    if inputs["case"].get("phase") == "generate" and (mode.graph or mode.compile or name == "flex"):
-        raise Unsupported(f"{name} runs one call of fixed lengths, and a generation is many: measure decode")
+    if inputs["case"].get("phase") == "generate":
+        return _generation(mode, model, inputs)
     call = forward(mode, model, inputs)
     if mode.compile:
-        return call
+        return _compiled(mode, call, _tensors(inputs))
     return capture.captured(call, model.device) if mode.graph else capture.plain(call)
 
 
-def forward(mode: Mode, model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
-    """One call of a Hugging Face module with the attention of the mode, as it is before a capture."""
-    ours = mode.attention == register.NAME
+def forward(mode: Mode, model: Model, inputs: Mapping[str, Any], module: Any = None) -> Callable[[], Any]:
+    """One call of a Hugging Face module with the attention of the mode, as it is before a capture or
+    compilation. module: one of the mode's ``view``, None for the one that it calls."""
+    module = module or _module(mode, model)
+    if inputs["case"].get("phase") == "generate" and _is_fixed(mode):
+        made, first, following = fixed(mode, model, inputs, module)
+        return made.run(first, following, graph=False)
+    return _call(mode, model, inputs, module)
+
+
+def fixed(
+    mode: Mode, model: Model, inputs: Mapping[str, Any], module: Any
+) -> tuple[generation.FixedGeneration, Callable[[], None], Callable[[], None]]:
+    """(a generation by two calls of fixed shapes, the one, the other), before a capture or compilation."""
+    own_masks = getattr(model.family, "OWN_MASKS", False)
+    if mode.attention != listing.FLASH and (own_masks or mode.name == "sdpa-graph-trap"):
+        masks = None
+    else:
+        masks = "additive" if mode.attention == "sdpa" else "sizes"
+    made = generation.FixedGeneration(model, inputs, masks)
+    prompt, token = (_call(mode, model, given, module) for given in (made.prompt, made.token))
+    return made, lambda: made.first(prompt), lambda: made.next(token)
+
+
+def _is_fixed(mode: Mode) -> bool:
+    """Whether a generation of it is by calls of fixed shapes: what is captured, or compiled by shapes."""
+    return bool(mode.graph or mode.compile or mode.attention == "flex_attention")
+
+
+def _generation(mode: Mode, model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
+    """run() of a generation; run.marked(mark): the same, see generation.logits."""
+    module = _module(mode, model)
+    if not _is_fixed(mode):
+        run = capture.plain(_call(mode, model, inputs, module))
+        run.marked = functools.partial(generation.logits, module, inputs)
+        return run
+    made, *calls = fixed(mode, model, inputs, module)
     if mode.compile:
-        return _compiled(mode, model.fresh(view(mode)), inputs)
-    module = model.view(view(mode))
+        calls = [_compiled(mode, call, made.tensors(), made.restart) for call in calls]
+        return made.run(*calls, graph=all(call.graph for call in calls))
+    if mode.graph:
+        calls = [capture.captured(call, model.device, made.restart) for call in calls]
+    return made.run(*calls, graph=mode.graph)
+
+
+def _call(mode: Mode, model: Model, inputs: Mapping[str, Any], module: Any) -> Callable[[], Any]:
+    """build.call of the module with the masks as the mode takes them."""
+
+    def call():
+        return build.call(module, inputs)
+
     if getattr(model.family, "OWN_MASKS", False) and mode.name != "sdpa-graph-trap":
         if mode.attention == "flex_attention":
             _raise_limits()
-        call = functools.partial(build.call, module, inputs)
+        if "sizes" in inputs:  # FlashAttention-4 over a cache that is not yet full
+            return _jit_compiled(_within(inputs["sizes"], module, inputs))
         return _jit_compiled(call) if mode.attention == listing.FLASH else call
     if mode.attention == listing.FLASH:
         return _jit_compiled(_within(masking.flash_mask_of(inputs), module, inputs))
-    if ours:
+    if mode.attention == register.NAME:
         plan = masking.plan_of(inputs, model.device)
         if inputs["keep"] is not None and plan is None:  # T5: Hugging Face takes the two-dimensional mask
-            return lambda: build.call(module, inputs)
+            return call
         return _within(plan, module, inputs)
     if mode.name == "sdpa-graph-trap":
         return _trap(module, model, inputs)
     if mode.attention == "flex_attention":
         _raise_limits()
         return _within(masking.block_mask_of(inputs, model.device), module, inputs)
-    return lambda: build.call(module, inputs)
+    return call
 
 
 def view(mode: Mode) -> str:
@@ -80,6 +126,10 @@ def view(mode: Mode) -> str:
     (register.register_attention if mode.attention == register.NAME else peers.register_peers)()
     own = {"sdpa": peers.SDPA, "flex_attention": peers.FLEX, listing.FLASH: flash.NAME}
     return "sdpa" if mode.name == "sdpa-graph-trap" else own.get(mode.attention, mode.attention)
+
+
+def _module(mode: Mode, model: Model):
+    return model.fresh(view(mode)) if mode.compile else model.view(view(mode))
 
 
 def _within(plan, module, inputs: Mapping[str, Any]) -> Callable[[], Any]:
@@ -117,30 +167,37 @@ def _trap(module, model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     return lambda: build.call(module, given)
 
 
-def _compiled(mode: Mode, module, inputs: Mapping[str, Any]) -> Callable[[], Any]:
-    """The module through torch.compile, compiled before it is returned; a graph break is an error, not
-    a fall-back to eager."""
+def _compiled(
+    mode: Mode, call: Callable[[], Any], tensors: Iterable[Any], before: Callable[[], Any] = lambda: None
+) -> Callable[[], Any]:
+    """The call through torch.compile, compiled before it is returned; a graph break is an error, not a
+    fall-back to eager. tensors: those that stay where they are; before: as capture.captured has it."""
     _raise_limits()
-    cache = inputs.get("cache")
-    for tensor in (*inputs.values(), *(cache.keys + cache.values if cache else ())):
-        if isinstance(tensor, torch.Tensor):  # a replayed graph need not copy what stays where it is
-            torch._dynamo.mark_static_address(tensor)
+    for tensor in tensors:  # a replayed graph need not copy what stays where it is
+        torch._dynamo.mark_static_address(tensor)
     own = None if mode.compile == "default" else mode.compile
-    fast = torch.compile(build.call, fullgraph=True, dynamic=False, mode=own)
+    fast = torch.compile(call, fullgraph=True, dynamic=False, mode=own)
 
     def run():
         with torch.no_grad():
             if mode.graph:
                 torch.compiler.cudagraph_mark_step_begin()
-            return fast(module, inputs)
+            return fast()
 
     skips = torch._dynamo.utils.counters["inductor"]
-    before = skips["cudagraph_skips"]
+    skipped = skips["cudagraph_skips"]
     for _ in range(3 if mode.graph else 1):  # a graph is recorded at the second call, replayed from the third
+        before()
         run()
     # where inductor made no graph, the call is captured like any other mode's
-    run.graph = mode.graph and skips["cudagraph_skips"] == before
+    run.graph = mode.graph and skips["cudagraph_skips"] == skipped
     return run
+
+
+def _tensors(inputs: Mapping[str, Any]) -> list[Any]:
+    cache = inputs.get("cache")
+    found = (*inputs.values(), *(cache.keys + cache.values if cache else ()))
+    return [t for t in found if isinstance(t, torch.Tensor)]
 
 
 def _raise_limits() -> None:

@@ -93,6 +93,7 @@ def part(inputs: Mapping[str, Any], first: int, last: int, dtype) -> dict[str, A
         "pixel_values",
         "input_features",
         "lengths_tensor",
+        "sizes",
         "keep",
         "additive",
     ):

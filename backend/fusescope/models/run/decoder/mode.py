@@ -14,15 +14,15 @@ from fusescope.models.run import capture, masking
 from fusescope.models.run.build import Model
 from fusescope.models.run.decoder.fp8_cache import Fp8Cache
 from fusescope.models.run.decoder.layers import Layers, Mark, Record, turned
+from fusescope.models.run.generation import FixedGeneration
 from fusescope.ops.attention import attention, attention_decode_step, attention_varlen, prepare
 from fusescope.ops.layer import padding
 from fusescope.ops.layer.rope_cache import rope_cache
 
 
 def make(model: Model, inputs: Mapping[str, Any], quantised: str | None = None) -> Callable[[], Any]:
-    """run() of the fused decoder on these inputs; see modes.make. A generation replays its graphs itself, so
-    that its whole call represents the replay. run.quantised: as given, one of EIGHT_BIT or FP8_CACHE;
-    run.kept: the Fp8Cache of the latter, as the last call left it."""
+    """run() of the fused decoder on these inputs; see modes.make. run.quantised: as given, one of EIGHT_BIT
+    or FP8_CACHE; run.kept: the Fp8Cache of the latter, as the last call left it."""
     decoder = FusedDecoder(model, inputs, quantised)
     run = _run(decoder, model, inputs)
     run.quantised, run.kept = quantised, decoder.fp8
@@ -30,21 +30,12 @@ def make(model: Model, inputs: Mapping[str, Any], quantised: str | None = None) 
 
 
 def _run(decoder: FusedDecoder, model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
-    if not model.device.startswith("cuda"):
+    cuda = model.device.startswith("cuda")
+    if decoder.steps:
+        return decoder.replayed() if cuda else decoder.generation()
+    if not cuda:
         return capture.plain(decoder)
-    if inputs["case"]["phase"] != "generate":
-        return capture.captured(decoder, model.device)
-    run = capture.plain(decoder.replayed())
-    run.graph, run.replay, run.result = True, run, lambda: decoder.found
-    return run
-
-
-def generation(
-    model: Model, inputs: Mapping[str, Any], quantised: str | None = None
-) -> Callable[[Callable[[], None]], Any]:
-    """run(known): one generation as the mode runs it; ``known`` is called when a token is."""
-    decoder = FusedDecoder(model, inputs, quantised)
-    return decoder.replayed() if model.device.startswith("cuda") else decoder.generate
+    return capture.captured(decoder, model.device)
 
 
 def _check_window(model: Model, case: Mapping[str, Any]) -> None:
@@ -73,14 +64,15 @@ class FusedDecoder:
             plan = masking.plan_of(inputs, self.device)
             self.plan = prepare(inputs["mask"], seq, seq, self.device) if plan is None else plan
         self.first = torch.zeros(batch, dtype=torch.int64, device=self.device)
-        if self.phase != "prefill":
+        self.steps = FixedGeneration(model, inputs) if self.phase == "generate" else None
+        if self.steps:
+            self.counts, self.sizes = self.steps.places[:, 0], self.steps.sizes
+        elif self.phase == "decode":
             counts = self.cache.counts
             if counts is None:
                 counts = torch.full((batch,), seq, dtype=torch.int64, device=self.device)
             self.counts = counts.clone()
             self.sizes = (self.counts + 1).to(torch.int32)
-        if self.phase == "generate":
-            self.tokens = inputs["forced"][:, :1].clone()
         self.fp8 = None
         if quantised == FP8_CACHE:
             if self.phase == "prefill":
@@ -95,44 +87,28 @@ class FusedDecoder:
                 return self._token(self.inputs["input_ids"], record, mark)
             if self.phase == "prefill":
                 return self._prompt(record, mark)
-            return self.generate(lambda: None, record, mark)
+            return self.generation(record, mark)()
 
-    def generate(self, known: Callable[[], None], record=None, mark=None, prompt=None, step=None):
-        """Logits (B, new, vocab) of every new token; ``known`` is called when one is. prompt, step: what
-        launches the two; their operations one by one where None."""
-        prompt = prompt or (lambda: self._first(record, mark))
-        step = step or (lambda: self._next(record, mark))
-        new = self.case["new"]
-        with torch.no_grad():
-            self.counts.fill_(self.case["seq"])
-            logits = prompt()
-            found = logits.new_empty((logits.shape[0], new, logits.shape[2]))
-            found[:, :1] = logits
-            known()
-            for n in range(1, new):
-                self.tokens.copy_(self.inputs["forced"][:, n - 1 : n])
-                self.sizes.copy_(self.counts + 1)
-                found[:, n : n + 1] = step()
-                self.counts += 1
-                known()
-        self.found = found
-        return found
+    def generation(self, record: Record | None = None, mark: Mark | None = None) -> Callable[[], Any]:
+        """A generation, its operations launched one by one, as modes.make has it."""
+        first, following = self._calls(record, mark)
+        return self.steps.run(first, following, graph=False)
 
-    def replayed(self) -> Callable[..., Any]:
-        """``generate`` by two graphs: of the prompt with its logits, and of a token over the whole cache."""
-        prompt = capture.captured(self._first, self.device)
-        step = capture.captured(self._next, self.device)
-        return lambda known=lambda: None: self.generate(known, prompt=prompt, step=step)
+    def replayed(self) -> Callable[[], Any]:
+        """A generation by two graphs: of the prompt with its logits, and of a token over the whole cache."""
+        calls = (capture.captured(call, self.device, self.steps.restart) for call in self._calls())
+        return self.steps.run(*calls, graph=True)
 
-    def _first(self, record: Record | None = None, mark: Mark | None = None):
-        logits = self.layers.logits(self._prompt(record, mark)[:, -1:], record, mark)
-        logits.argmax(-1)  # what a greedy choice takes
-        return logits
+    def _calls(self, record: Record | None = None, mark: Mark | None = None):
+        steps = self.steps
 
-    def _next(self, record: Record | None = None, mark: Mark | None = None):
-        logits = self._token(self.tokens, record, mark)
-        logits.argmax(-1)
-        return logits
+        def prompt():
+            return self.layers.logits(self._prompt(record, mark)[:, -1:], record, mark)
+
+        def token():
+            return self._token(steps.tokens, record, mark)
+
+        return lambda: steps.first(prompt), lambda: steps.next(token)
 
     def _prompt(self, record: Record | None, mark: Mark | None):
         """Hidden states (B, S, width) of the prompt, whose keys and values go into the cache."""
