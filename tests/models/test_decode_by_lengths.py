@@ -68,5 +68,5 @@ def test_what_is_refused():
     lengths = torch.tensor([3, 20], dtype=torch.int32)
     with model_masks.masked(lengths), pytest.raises(Unsupported, match="which its position_bias excludes"):
         attend.forward(torch.nn.Module(), q, k, k, None, position_bias=torch.zeros(1, 2, 1, 20))
-    with pytest.raises(Unsupported, match="a sliding window over caches of different lengths"):
+    with pytest.raises(Unsupported, match="a sliding window over caches with lengths of their own"):
         flash.forward(torch.nn.Module(), q, k, k, lengths, sliding_window=8)
