@@ -107,7 +107,7 @@ def test_nothing_moves_and_a_longer_cache_is_not_seen(mode):
         listed = listing.MODES[mode]
         parts_of, *calls = modes.fixed(listed, model, inputs, model.view(modes.view(listed)))
         before = [t.data_ptr() for t in parts_of.tensors()]
-        run = parts_of.run(*calls, graph=False)
+        run = parts_of.run(*parts_of.calls(*calls), graph=False)
         for side in (inputs["cache"].keys, inputs["cache"].values):
             for tensor in side:
                 tensor.normal_(std=9.0)
@@ -122,7 +122,8 @@ def test_a_step_that_does_not_move_on_is_seen(wrong):
     model, inputs = made("llama-small", None)
     exact = tolerance.reference(model, inputs)
     listed = listing.MODES["fusescope-graph"]
-    parts_of, first, following = modes.fixed(listed, model, inputs, model.view(modes.view(listed)))
+    parts_of, *calls = modes.fixed(listed, model, inputs, model.view(modes.view(listed)))
+    first, following = parts_of.calls(*calls)
     still = getattr(parts_of, wrong)
 
     def stuck():

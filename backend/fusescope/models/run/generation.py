@@ -104,6 +104,12 @@ class FixedGeneration:
             self.additive.index_fill_(3, self.places[0], 0.0)
         self._keep(logits)
 
+    def calls(
+        self, prompt: Callable[[], Any], token: Callable[[], Any]
+    ) -> tuple[Callable[[], None], Callable[[], None]]:
+        """(what makes the first token, what makes a further one) of the calls of ``prompt`` and ``token``."""
+        return lambda: self.first(prompt), lambda: self.next(token)
+
     def _keep(self, logits) -> None:
         number = self.places[0] - self.seq
         self.found.index_copy_(1, number, logits)

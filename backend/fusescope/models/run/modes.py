@@ -53,23 +53,23 @@ def forward(mode: Mode, model: Model, inputs: Mapping[str, Any], module: Any = N
     compilation. module: one of the mode's ``view``, None for the one that it calls."""
     module = module or _module(mode, model)
     if inputs["case"].get("phase") == "generate" and _is_fixed(mode):
-        made, first, following = fixed(mode, model, inputs, module)
-        return made.run(first, following, graph=False)
+        made, *calls = fixed(mode, model, inputs, module)
+        return made.run(*made.calls(*calls), graph=False)
     return _call(mode, model, inputs, module)
 
 
 def fixed(
     mode: Mode, model: Model, inputs: Mapping[str, Any], module: Any
-) -> tuple[generation.FixedGeneration, Callable[[], None], Callable[[], None]]:
-    """(a generation by two calls of fixed shapes, the one, the other), before a capture or compilation."""
+) -> tuple[generation.FixedGeneration, Callable[[], Any], Callable[[], Any]]:
+    """(a generation by two calls of fixed shapes, the call of the prompt, that of a token), before a capture
+    or compilation."""
     own_masks = getattr(model.family, "OWN_MASKS", False)
     if mode.attention != listing.FLASH and (own_masks or mode.name == "sdpa-graph-trap"):
         masks = None
     else:
         masks = "additive" if mode.attention == "sdpa" else "sizes"
     made = generation.FixedGeneration(model, inputs, masks)
-    prompt, token = (_call(mode, model, given, module) for given in (made.prompt, made.token))
-    return made, lambda: made.first(prompt), lambda: made.next(token)
+    return made, *(_call(mode, model, given, module) for given in (made.prompt, made.token))
 
 
 def _is_fixed(mode: Mode) -> bool:
@@ -85,12 +85,13 @@ def _generation(mode: Mode, model: Model, inputs: Mapping[str, Any]) -> Callable
         run.marked = functools.partial(generation.logits, module, inputs)
         return run
     made, *calls = fixed(mode, model, inputs, module)
-    if mode.compile:
+    if mode.compile:  # the model alone: what moves on in place around it, PyTorch 2.11 does not compile
         calls = [_compiled(mode, call, made.tensors(), made.restart) for call in calls]
-        return made.run(*calls, graph=all(call.graph for call in calls))
+        return made.run(*made.calls(*calls), graph=all(call.graph for call in calls))
+    steps = made.calls(*calls)
     if mode.graph:
-        calls = [capture.captured(call, model.device, made.restart) for call in calls]
-    return made.run(*calls, graph=mode.graph)
+        steps = [capture.captured(step, model.device, made.restart) for step in steps]
+    return made.run(*steps, graph=mode.graph)
 
 
 def _call(mode: Mode, model: Model, inputs: Mapping[str, Any], module: Any) -> Callable[[], Any]:

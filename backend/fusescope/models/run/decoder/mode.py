@@ -108,7 +108,7 @@ class FusedDecoder:
         def token():
             return self._token(steps.tokens, record, mark)
 
-        return lambda: steps.first(prompt), lambda: steps.next(token)
+        return steps.calls(prompt, token)
 
     def _prompt(self, record: Record | None, mark: Mark | None):
         """Hidden states (B, S, width) of the prompt, whose keys and values go into the cache."""
