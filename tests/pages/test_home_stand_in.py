@@ -50,7 +50,7 @@ def _near(text: str, before: str, expected: float, after: str) -> None:
             (
                 "Another model, Llama 3 8B, is the most similar one recorded (parameters 8.03 B instead of",
                 "Llama 3 8B: fused-fp8, 2.37 ms",
-                "of the speed that the rates of the device allow (at least 1.92 ms), without quantisation 92",
+                "of the speed that the rates of the device allow (at least 1.91 ms), without quantisation 91",
             ),
         ),
         (
