@@ -1,5 +1,5 @@
 // How a launch of v4_cluster is sized: blocks per cluster, clusters per item, blocks per SM, and when the next launch
-// may start. Measured in NOTES.md, "A cluster", NOTES_join.md and NOTES_fp8.md.
+// may start. Measured in NOTES.md, "A cluster", NOTES_join.md, NOTES_overlap.md and NOTES_fp8.md.
 #pragma once
 #include <atomic>
 
@@ -13,6 +13,11 @@ constexpr int kBytesOfTwo = 76 * 1024;    // two such blocks, but not three
 constexpr int kFewestUnits = 8;           // of a warp: fewer are few
 constexpr int kEnoughUnits = 4;           // of a warp, where an item has more parts than a cluster has blocks
 constexpr int kManyUnits = 16;            // of a warp, from which on clusters of two are faster; of e4m3 half as many
+constexpr int kLongUnits = 64;            // of a warp, from which on two blocks per SM are faster
+constexpr int kManyRounds = 12;           // of one block per SM, from which on three blocks per SM are faster than four
+
+// When the next launch's blocks may start: flags of `how`, as those of loads_of().
+constexpr int kNextAtOnce = 8, kNextAfterKeys = 32, kNextAfterSending = 64;
 
 // Whether one block per SM keeps the memory busy: its 32 KB of loads under way cover 1 us of the memory's peak rate. So
 // on an H100 (3.35 TB/s), not on an H200 (4.9 TB/s). Queried once per device.
@@ -64,29 +69,67 @@ Parts parts_of(int batch, int64_t items, int64_t units, Sixteen sixteen) {
   return {parts == 4 && !sixteen() ? 3 : parts, 0};
 }
 
-// Bytes of shared memory, which set how many blocks an SM holds: three instead of four where the blocks, one per item,
-// then fill whole rounds of the SMs better. Otherwise the next launch's blocks take the free slots, and some SMs read
-// for four blocks while others read for two.
-template <typename S> int shared_bytes(int64_t blocks) {
-  if (S::blocks_per_sm != 4 || blocks <= 2 * multiprocessors()) return S::bytes;
-  const auto filled = [&](int per_sm) {
-    const int64_t places = per_sm * int64_t(multiprocessors());
-    return double(blocks) / double((blocks + places - 1) / places * places);
-  };
-  return filled(3) > filled(4) ? kBytesOfThree : S::bytes;
+// How much of all rounds of so many blocks per SM the blocks fill.
+inline double filled(int64_t blocks, int per_sm) {
+  const int64_t places = per_sm * int64_t(multiprocessors());
+  return double(blocks) / double((blocks + places - 1) / places * places);
 }
 
-// The same for a launch with a new token, whose blocks start while some SMs are taken by the product before: the others
-// would read for three or four blocks where two each are enough. Clusters of 16 need as many slots in one GPC; as long
-// as they fill three quarters of two blocks per SM, smaller GPCs do not matter.
-template <typename S> int shared_bytes_beside_others(int64_t blocks, int log_blocks, int otherwise) {
-  const int64_t sms = multiprocessors(), most = log_blocks < 4 ? 2 * sms : sms + sms / 2;
-  return blocks > sms && blocks <= most && S::bytes < kBytesOfTwo ? kBytesOfTwo : otherwise;
+// Bytes of shared memory, which set how many blocks an SM holds, of one block per item. Four, or three where the blocks
+// then fill whole rounds of the SMs better: some SMs would read for four blocks while others read for two. Long items
+// of 16-bit elements are read faster by fewer blocks at a time: three where there are many rounds, two where these fill
+// them as well.
+// each: units of a warp.
+template <typename S> int shared_bytes(int64_t blocks, int64_t each) {
+  const int64_t sms = multiprocessors();
+  if (S::blocks_per_sm != 4 || blocks <= 2 * sms) return S::bytes;
+  const bool of_16_bits = S::element > 1;
+  if (of_16_bits && each >= kManyUnits && blocks >= kManyRounds * sms) return kBytesOfThree;
+  if (filled(blocks, 3) > filled(blocks, 4)) return kBytesOfThree;
+  return of_16_bits && each >= kLongUnits && filled(blocks, 2) >= filled(blocks, 4) ? kBytesOfTwo : S::bytes;
 }
 
-// Whether the next launch's blocks may start while these run. Blocks that take slots which this launch still needs cost
-// more than an earlier start gains. Clusters of four or more need slots in one GPC.
-template <typename S> bool next_may_start(int64_t items, int blocks) {
-  return (items << blocks) * 8 <= (blocks < 2 ? 4 : 3) * S::blocks_per_sm * int64_t(multiprocessors());
+// Whether the slots take the next launch's blocks beside these: otherwise those take slots which this launch still
+// needs. Clusters of four or more need slots in one GPC.
+template <typename S> bool room_for_next(int64_t blocks, int log_blocks) {
+  return blocks * 8 <= (log_blocks < 2 ? 4 : 3) * S::blocks_per_sm * int64_t(multiprocessors());
+}
+
+// Bytes of shared memory, and when the next launch's blocks may start.
+struct Overlap {
+  int bytes, next;
+};
+
+inline int64_t units_of_warp(int64_t units, Parts parts) { return (units >> (parts.blocks + parts.clusters)) / kWarps; }
+
+// The next launch's blocks wait in slots, so that their start costs nothing. But they take the slots that are free, and
+// SMs that get more of them than others end later. So a launch of few keys lets them start late, and into SMs that hold
+// no more blocks than one launch gives them; one of many keys, whose SMs end at different times, at once or not at all.
+template <typename S> Overlap overlap_of(int64_t items, Parts parts, int64_t units) {
+  const int64_t sms = multiprocessors(), blocks = items << (parts.blocks + parts.clusters);
+  const int64_t each = units_of_warp(units, parts);
+  const bool room = room_for_next<S>(blocks, parts.blocks);
+  if (room && blocks <= sms) return {S::bytes, kNextAfterKeys};
+  if (parts.blocks > 1) {
+    if (room) return {S::bytes, each <= kEnoughUnits ? kNextAfterKeys : kNextAtOnce};
+    if (parts.clusters || blocks > 3 * sms) return {S::bytes, 0};
+    return {2 * blocks <= 5 * sms && S::bytes < kBytesOfThree ? kBytesOfThree : S::bytes, kNextAfterSending};
+  }
+  if (room && each > kEnoughUnits) return {S::bytes, kNextAtOnce};
+  if (room) return {blocks <= 2 * sms && S::bytes < kBytesOfTwo ? kBytesOfTwo : S::bytes, kNextAfterKeys};
+  const int bytes = parts.blocks ? S::bytes : shared_bytes<S>(blocks, each);
+  const int per_sm = bytes == kBytesOfTwo ? 2 : bytes == kBytesOfThree ? 3 : S::blocks_per_sm;
+  return {bytes, each <= kManyUnits && filled(blocks, per_sm) >= 0.875 ? kNextAfterKeys : 0};
+}
+
+// The same with a new token: the blocks start while some SMs are taken by the product before, and the others would read
+// for three or four blocks where two each are enough. Clusters of 16 need as many slots in one GPC; as long as they
+// fill three quarters of two blocks per SM, smaller GPCs do not matter.
+template <typename S> Overlap overlap_beside_others(int64_t items, Parts parts, int64_t units) {
+  const int64_t sms = multiprocessors(), blocks = items << (parts.blocks + parts.clusters);
+  const int64_t most = parts.blocks < 4 ? 2 * sms : sms + sms / 2;
+  int bytes = parts.blocks ? S::bytes : shared_bytes<S>(blocks, units_of_warp(units, parts));
+  if (blocks > sms && blocks <= most && S::bytes < kBytesOfTwo) bytes = kBytesOfTwo;
+  return {bytes, room_for_next<S>(blocks, parts.blocks) ? kNextAtOnce : 0};
 }
 }  // namespace decode

@@ -9,7 +9,7 @@ namespace decode {
 // Eights: query columns over 8. Accumulators of 8 leave registers for 16 warps per SM, of 16 for 8. C: an element of
 // the cache.
 template <typename C, int Width, int Eights> struct Shape {
-  static constexpr int blocks_per_sm = 4 / Eights;
+  static constexpr int blocks_per_sm = 4 / Eights, element = int(sizeof(C));
   static constexpr int rows = 8 * Eights;
   static constexpr int unit_bytes = kUnitKeys * Width * int(sizeof(C));
   static constexpr int stages = 12 * 1024 * Eights / unit_bytes;  // some 190 KB in flight per SM

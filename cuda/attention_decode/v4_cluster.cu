@@ -23,7 +23,6 @@
 namespace {
 using namespace tensor_core;
 using namespace decode;
-constexpr int kNextMayStart = 8;  // a flag of `how`, as those of loads_of()
 template <typename... More> constexpr bool adds_token = holds<AttentionDecodeNew, More...>;
 template <typename... More> constexpr bool biased = holds<AttentionDecodeBias, More...>;
 
@@ -63,7 +62,7 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
     token.read_numbers((more, ...), b);
   } else {
     wait_for_previous();
-    if (how & kNextMayStart) let_next_start();
+    if (how & kNextAtOnce) let_next_start();
   }
 
   std::conditional_t<bytes, ByteColumns<T, Width, Eights, Biased>, QueryColumns<T, Width, Eights, Biased>> columns;
@@ -89,7 +88,7 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
   if constexpr (adds) {
     token.begun(g);
     wait_for_previous();
-    if (how & kNextMayStart) let_next_start();
+    if (how & kNextAtOnce) let_next_start();
     char* const queries = stream.free_stage();
     token.template load<Eights>(a, (more, ...), b, head_kv, first_row, rows, queries);
     columns.read(queries);
@@ -130,6 +129,7 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
       columns.add(score, values);
     }
   }
+  if (!adds && how & kNextAfterKeys) let_next_start();
 
   // The warps' columns, as rows, into the memory of the rings.
   async_copy::wait<0>();
@@ -188,6 +188,7 @@ __global__ void __launch_bounds__(kThreads, Shape<C, Width, Eights>::blocks_per_
       cluster::send(inbox_statistics + rank * S::rows + row, make_float2(part.top, part.sum), other, received);
   }
   if (blocks == 1) return;
+  if (!adds && how & kNextAfterSending) let_next_start();
 
   const auto store_chunk = [&](int i, const Part& part) {
     const int chunk = rank + (i << log_blocks), row = a.head_dim == Width ? chunk / (Width / 4) : chunk / per_row;
@@ -226,22 +227,22 @@ const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g
   const int64_t units = seen < longest ? seen : longest;
   if (items * kMostBlocks >= int64_t(1) << 31) return "unsupported: 2^27 sequences times KV heads or more";
   constexpr auto kernel = decode_cluster<T, C, Width, Eights, OneToken, More...>;
-  constexpr int most_bytes = adds_token<More...> ? kBytesOfTwo : kBytesOfThree;
-  if (const char* why = allow_shared<kernel>(S::bytes > most_bytes ? S::bytes : most_bytes)) return why;
-  const auto [blocks, clusters] = parts_of<std::is_same_v<C, E4m3>, Eights>(
+  if (const char* why = allow_shared<kernel>(S::bytes > kBytesOfTwo ? S::bytes : kBytesOfTwo)) return why;
+  const Parts parts = parts_of<std::is_same_v<C, E4m3>, Eights>(
       a.batch, items, units, [&] { return cluster::resident<kernel>(kMostBlocks, kThreads, S::bytes) >= items; });
+  const auto [blocks, clusters] = parts;
   if (clusters && !a.workspace) {
     *a.workspace_floats = Joint::floats(items << blocks, 1 << clusters, S::chunks >> blocks);
     return nullptr;
   }
-  int bytes = blocks ? S::bytes : shared_bytes<S>(items);
-  int how = loads_of(a, g, sizeof(C)) | (next_may_start<S>(items << clusters, blocks) ? kNextMayStart : 0);
+  Overlap overlap = overlap_of<S>(items, parts, units);
+  int how = loads_of(a, g, sizeof(C));
   if constexpr (adds_token<More...>) {
+    overlap = overlap_beside_others<S>(items, parts, units);
     how |= (more.settled, ...) ? kSettled : 0;
-    bytes = shared_bytes_beside_others<S>(items << blocks << clusters, blocks, bytes);
   }
-  return launch_dependent(kernel, unsigned(items << blocks << clusters), kThreads, bytes, stream, 1u << blocks, a, g,
-                          how, blocks, clusters, clusters ? next_tag() : 0, more...);
+  return launch_dependent(kernel, unsigned(items << blocks << clusters), kThreads, overlap.bytes, stream, 1u << blocks,
+                          a, g, how | overlap.next, blocks, clusters, clusters ? next_tag() : 0, more...);
 }
 
 // C: an element of the cache; more: as decode_cluster takes it.

@@ -52,8 +52,8 @@ def shown(at) -> str:
                 "with float16 weights, 2.0",
                 "At batch 1 at most 27",
                 "tokens/s with float16 weights, 49",
-                "Attention alone: v4_cluster, 7.75 µs: 1.97× ",
-                "next sdpa_cudnn, 9.25 µs",
+                "Attention alone: v4_cluster, 7.37 µs: 2.06× ",
+                "next sdpa_cudnn, 9.20 µs",
             ),
         ),
         (
@@ -65,7 +65,7 @@ def shown(at) -> str:
         ),
         (
             {"about": "llama3-8b", "phase": "decode", "batch": "1", "seq": "32768"},
-            ("Attention alone: v4_cluster, 36.0 µs: 2.14× ", "next sdpa_cudnn, 37.7 µs"),
+            ("Attention alone: v4_cluster, 35.8 µs: 2.14× ", "next sdpa_cudnn, 37.7 µs"),
         ),
         (
             {"on": H100, "about": "rmsnorm_residual", "rows": "16"},
