@@ -166,6 +166,17 @@ def test_accuracy_by_module_of_a_phase(kind, phase, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_soft_cap_is_not_for_sdpa(tmp_path, monkeypatch):
+    """Whatever the class declares: that of transformers 5.17 takes sdpa, which leaves the soft-cap out."""
+    from transformers import Gemma2PreTrainedModel
+
+    monkeypatch.setattr(Gemma2PreTrainedModel, "_supports_sdpa", True)
+    said = reasons(write(tmp_path, "gemma2"))
+    assert "sdpa does not compute" in said["sdpa"] and said["fusescope"] is None
+    assert reasons(write(tmp_path, "gemma2", attn_logit_softcapping=None))["sdpa"] is None
+    assert reasons(write(tmp_path, "gemma3_text"))["sdpa"] is None  # its code has a soft-cap, unused
+
+
 @pytest.mark.parametrize("kind", ["llama", "gemma2"])
 @pytest.mark.parametrize("more", PHASES)
 def test_a_record_of_each_phase_has_its_figures(kind, more, tmp_path, measured):

@@ -218,7 +218,7 @@ def reason(module: Any, mode: Any) -> str | None:
     if mode.attention in ("fusescope", "flash") and found["ours"]:
         return f"{mode.name} does not serve {found['class']}: {found['ours']}"
     if mode.attention == "sdpa" and not found["sdpa"]:
-        return f"{mode.name} is not for {found['class']}, which does not take sdpa as its attention"
+        return f"{mode.name} is not for {found['class']}, whose attention sdpa does not compute"
     if mode.attention == "flash" and not found["flash"]:
         return f"{mode.name} is not for {found['class']}, which does not take FlashAttention"
     if mode.attention == "flex_attention" and not found["flex"]:

@@ -115,9 +115,9 @@ def describe(file: str) -> dict[str, Any]:
 
     kind: "encoder", "decoder" or "encoder-decoder"; input: the tensor that a forward takes; weights: [name,
     shape, "table" | "matrix" | "experts" | "head" | "other"]; tied: whether the head is a table; stacks:
-    prefixes of names that a layer's number follows; sdpa, flex, flash: whether the class takes these; ours:
-    why it does not take our attention, None where it does; registry: whether it asks transformers' registry
-    of attentions; cache: of a decoder that generates, which then has its
+    prefixes of names that a layer's number follows; sdpa, flex, flash: whether these compute its attention;
+    ours: why it does not take our attention, None where it does; registry: whether it asks transformers'
+    registry of attentions; cache: of a decoder that generates, which then has its
     head, caching.shapes of each layer, and takes: caching.takes; else uncached: why not; settings: all of the
     configuration.
     """
@@ -145,7 +145,7 @@ def describe(file: str) -> dict[str, Any]:
         "weights": weights,
         "tied": tied,
         "stacks": _stacks(weights, layers),
-        "sdpa": bool(cls._supports_sdpa),
+        "sdpa": bool(cls._supports_sdpa) and not support.caps_scores(cls, config),
         "flex": bool(getattr(cls, "_supports_flex_attn", False)),
         "flash": bool(getattr(cls, "_supports_flash_attn", False)),
         "ours": support.why_not(cls),

@@ -44,6 +44,13 @@ def why_not(model) -> str | None:
     return None
 
 
+def caps_scores(cls, config) -> bool:
+    """Whether a class gives its attention the soft-cap of this configuration. PyTorch's SDPA has none, and
+    transformers 5.17 leaves it out without a word."""
+    of_text = config.get_text_config()
+    return getattr(of_text, "attn_logit_softcapping", None) is not None and _gives_scores(cls)
+
+
 @lru_cache(maxsize=1024)
 def asks_registry(cls) -> bool:
     """Whether code of a class takes its attention from transformers' registry."""
