@@ -1,8 +1,8 @@
-// Packed attention for torch: fusescope::attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale?, impl) ->
-// (T_q, H, D).
+// Packed attention for torch: fusescope::attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale?, impl,
+// left, right) -> (T_q, H, D).
 //
-// scale: 1/sqrt(D) where it is None. impl: run() of handle.h. Everything is checked here, because the operator is
-// called without checks in Python before it.
+// scale: 1/sqrt(D) where it is None. impl: run() of handle.h. left, right: the window, -1 where it has no limit; causal
+// makes right 0. Everything is checked here, because the operator is called without checks in Python before it.
 //
 // Nothing waits for the lengths: the launch is sized by the number of rows and sequences, and blocks find their
 // sequence themselves.
@@ -23,12 +23,29 @@ const int32_t* offsets(const Handle& cu, const char* name, const Handle& q) {
   return static_cast<const int32_t*>(cu.data());
 }
 
+// A window that limits something; what is none, or no more than causal, kernels are not told.
+void add_window(AttentionVarlenCall& call, int64_t left, int64_t right, bool& taken) {
+  AttentionVarlenArgs& args = call.args;
+  STD_TORCH_CHECK(left >= -1 && right >= -1, "left and right of a window are numbers of keys, or -1 for no limit; not ",
+                  left, " and ", right);
+  // As a query stands at one of its sequence's keys or before the first, so many are no limit.
+  const bool left_limits = left >= 0 && left < int64_t(args.total_k) - 1;
+  const bool right_limits = args.causal || (right >= 0 && right < int64_t(args.total_q) - 1);
+  if (args.causal) right = 0;
+  args.causal = !left_limits && right_limits && right == 0;
+  if (args.causal || !(left_limits || right_limits)) return;
+  call.left = left_limits ? int32_t(left) : args.total_k;
+  call.right = right_limits ? int32_t(right) : args.total_q;
+  call.taken = &taken;
+}
+
 void attention_varlen(StableIValue* stack, uint64_t, uint64_t) {
   Arguments given(stack);
   const Handle q = given.tensor(), k = given.tensor(), v = given.tensor(), cu_q = given.tensor(), cu_k = given.tensor();
   const bool causal = given.truth();
   const std::optional<double> scale = given.optional_number();
   const Text impl = given.text();
+  const int64_t left = given.whole(), right = given.whole();
 
   STD_TORCH_CHECK(q.dim() == 3 && k.dim() == 3 && v.dim() == 3, "q, k and v have three dimensions");
   const int64_t *q_size = q.sizes(), *k_size = k.sizes();
@@ -45,8 +62,8 @@ void attention_varlen(StableIValue* stack, uint64_t, uint64_t) {
   STD_TORCH_CHECK(Tq < (int64_t(1) << 30) && Tk < (int64_t(1) << 30) && H < (int64_t(1) << 16),
                   "unsupported: 2^30 rows or 2^16 heads");
 
-  AttentionVarlenDrawn all{};
-  AttentionVarlenArgs& args = all.args;
+  AttentionVarlenCall call{};
+  AttentionVarlenArgs& args = call.args;
   args.cu_q = offsets(cu_q, "cu_seqlens_q", q);
   args.cu_k = offsets(cu_k, "cu_seqlens_k", q);
   const int64_t numbers = cu_q.sizes()[0];
@@ -56,7 +73,7 @@ void attention_varlen(StableIValue* stack, uint64_t, uint64_t) {
   Handle out = empty_like(q, {Tq, H, D});
   if (Tq > 0) {
     const Handle next = empty(q, aoti_torch_dtype_int64(), {2});
-    all.next = static_cast<uint64_t*>(next.mutable_data());
+    call.next = static_cast<uint64_t*>(next.mutable_data());
     args.q = q.data();
     args.k = k.data();
     args.v = v.data();
@@ -72,13 +89,17 @@ void attention_varlen(StableIValue* stack, uint64_t, uint64_t) {
     args.head_dim = int32_t(D);
     args.causal = causal;
     args.scale = float(scale ? *scale : 1 / std::sqrt(double(D)));
-    run("attention_varlen", impl.view(), args, q, [&](CallSignature& signature) {
+    bool taken = false;
+    add_window(call, left, right, taken);
+    run("attention_varlen", impl.view(), call, q, [&](CallSignature& signature) {
       signature.add(q);
       signature.add(k);
       signature.add(v);
       signature.add(numbers);
       signature.add(args.scale > 0);
+      signature.add(call.taken != nullptr);
     });
+    STD_TORCH_CHECK(taken || !call.taken, "unsupported: a window (this kernel takes none)");
   }
   give_back(stack, std::move(out));
 }
@@ -89,7 +110,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
   m.def(
       "attention_varlen(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, bool causal, float? "
       "scale, "
-      "str impl) -> Tensor");
+      "str impl, int left=-1, int right=-1) -> Tensor");
 }
 #endif
 STABLE_TORCH_LIBRARY_IMPL(fusescope, FUSESCOPE_DISPATCH_KEY, m) { m.impl("attention_varlen", &attention_varlen); }

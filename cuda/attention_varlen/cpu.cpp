@@ -12,6 +12,7 @@ using namespace cpu_tiles;
 namespace {
 template <typename T> struct Varlen {
   const AttentionVarlenArgs& a;
+  const int left, right;  // of the window
   const int head_dim = a.head_dim, width = int(padded(a.head_dim));
 
   struct Task {
@@ -33,23 +34,28 @@ template <typename T> struct Varlen {
     alignas(64) float s[kRows * kTile];
     float maximum[kTile], sum[kTile];
     const int rows = std::min(kTile, t.queries - t.row), head_kv = t.head / (a.heads / a.heads_kv);
-    auto seen = [&](int r) { return a.causal ? std::min(t.keys, t.row + r + t.keys - t.queries + 1) : t.keys; };
+    const int position = t.row + t.keys - t.queries;  // of row 0; the keys from(r) ... seen(r) - 1 are row r's
+    auto from = [&](int r) { return std::max(0, position + r - left); };
+    auto seen = [&](int r) { return std::min(t.keys, position + r + right + 1); };
     pack_rows(rows_of(a.q, a.q_stride, int64_t(t.q_first) + t.row, t.head, rows), kUnchanged, head_dim, width, a.scale,
               q);
     std::fill_n(o, kTile * width, 0.f);
     std::fill_n(maximum, kTile, kNone);
     std::fill_n(sum, kTile, 0.f);
-    for (int first = 0; first < seen(rows - 1); first += kTile) {
+    for (int first = from(0) / kTile * kTile; first < seen(rows - 1); first += kTile) {
       const int live = std::min(kTile, t.keys - first);
       const int64_t row = int64_t(t.k_first) + first;
       pack_columns(rows_of(a.k, a.k_stride, row, head_kv, live), kUnchanged, head_dim, keys);
       pack_rows(rows_of(a.v, a.v_stride, row, head_kv, live), kUnchanged, head_dim, width, 1.f, v);
       const bool finite = all_finite(v, width);
       for (int r = 0; r < rows; r += kRows) {
-        if (seen(std::min(r + kRows, rows) - 1) <= first) continue;  // the last of the four rows sees most
+        // Of the four rows the keys of the first begin first, those of the last end last.
+        if (seen(std::min(r + kRows, rows) - 1) <= first || from(r) >= first + live) continue;
         score_blocks<kTile / SIZE>(q + r * width, keys, s, head_dim, width);
-        for (int n = 0; n < kRows; ++n)
+        for (int n = 0; n < kRows; ++n) {
+          for (int j = 0, end = std::min(from(r + n) - first, live); j < end; ++j) s[n * kTile + j] = kNone;
           for (int j = std::clamp(seen(r + n) - first, 0, live); j < live; ++j) s[n * kTile + j] = kNone;
+        }
         attend_tile<exp_negative>(s, 0, live, v, finite, o + r * width, maximum + r, sum + r, width);
       }
     }
@@ -79,5 +85,9 @@ template <typename T> struct Varlen {
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionVarlenArgs* args, void*) {
-  return dispatch(args->dtype, [&](auto zero) { return Varlen<decltype(zero)>{*args}.run(); });
+  const auto& call = *reinterpret_cast<const AttentionVarlenCall*>(args);
+  if (call.taken) *call.taken = true;
+  const int left = call.taken ? call.left : args->total_k;
+  const int right = call.taken ? call.right : args->causal ? 0 : args->total_q;
+  return dispatch(args->dtype, [&](auto zero) { return Varlen<decltype(zero)>{*args, left, right}.run(); });
 }

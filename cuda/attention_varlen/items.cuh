@@ -16,14 +16,17 @@ struct Items {
   int64_t count;
 };
 
-// Of an item: what it works on, and the KV tiles that either of its query tiles needs.
+// Of an item: what it works on, and how many KV tiles its query tiles need. They come in order, within a window in the
+// reverse order: where there are as many keys as queries, the last tile has a key of every row if the window ends at
+// the diagonal or a multiple of 64 keys behind it, while the first mostly has not, and a row's first key costs the
+// scores of its step again (consume() in v4_persistent.cu).
 struct PackedItem {
   Work work;
   int head, steps;  // head -1: the end
 };
 
-// KV tiles that the query tile from row `first` on needs.
-__device__ __forceinline__ int steps_of(const AttentionVarlenArgs& args, const Work& w, int first) {
+// Where the KV tiles end that the query tile from row `first` on needs; 0: it needs none.
+template <typename Args> __device__ __forceinline__ int tiles_end(const Args& args, const Work& w, int first) {
   const int last = first + 63 < w.queries ? first + 63 : w.queries - 1;
   const int keys = first < w.queries ? keys_of_row(args, w, last) : 0;
   return keys > 0 ? (keys + 63) / 64 : 0;
@@ -31,8 +34,8 @@ __device__ __forceinline__ int steps_of(const AttentionVarlenArgs& args, const W
 
 // The next item of worker `worker` of so many, whose own number is the first; by a whole warp. Slots without rows are
 // passed over. Workers that begin draw to the end, so they draw as many numbers as there are items.
-__device__ __forceinline__ PackedItem next_item(const AttentionVarlenArgs& args, const Items& items, int worker,
-                                                int workers, bool first) {
+template <typename Args> __device__ __forceinline__ PackedItem next_item(const Args& args, const Items& items,
+                                                                         int worker, int workers, bool first) {
   for (;; first = false) {
     int64_t number = worker;
     if (!first && threadIdx.x % 32 == 0)
@@ -42,16 +45,19 @@ __device__ __forceinline__ PackedItem next_item(const AttentionVarlenArgs& args,
     const int slot = int(number / args.heads);
     const Work w = work_of<kRows>(args, slot);
     if (w.row >= w.queries) continue;
-    const int one = steps_of(args, w, w.row), two = steps_of(args, w, w.row + 64);
-    return {w, int(number - int64_t(slot) * args.heads), one > two ? one : two};
+    const int one = tiles_end(args, w, w.row), two = tiles_end(args, w, w.row + 64);
+    int steps = one > two ? one : two;
+    if constexpr (kWindowed<Args>)
+      if (steps > 0) steps -= first_of_row(args, w, w.row) / 64;
+    return {w, int(number - int64_t(slot) * args.heads), steps};
   }
 }
 
 // By the producer warp of a team.
-template <int Panels, typename S>
+template <int Panels, typename S, typename Args>
 __device__ __forceinline__ void produce(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map,
-                                        const AttentionVarlenArgs& args, const Items& items,
-                                        const SharedStorage<S>& smem, int worker, int workers) {
+                                        const Args& args, const Items& items, const SharedStorage<S>& smem, int worker,
+                                        int workers) {
   const bool leader = threadIdx.x % 32 == 0;
   static_assert(sizeof(typename S::LiveSteps) == sizeof(int4));  // whose place the second half of an item takes
   const int group = args.heads / args.heads_kv;
@@ -76,16 +82,18 @@ __device__ __forceinline__ void produce(const CUtensorMap* q_map, const CUtensor
     }
     if (item.head < 0) return;
     const int steps = item.steps, head_kv = item.head / group;
+    const int last = kWindowed<Args> ? first_of_row(args, w, w.row) / 64 + steps - 1 : 0;
     item = next_item(args, items, worker, workers, false);  // memory is half a microsecond away
 #pragma unroll 1
     for (int i = 0; i < steps; ++i, ++step) {
+      const int tile = kWindowed<Args> ? last - i : i;
       const auto load = [&](const auto& ring, const CUtensorMap* map) {
         ring.await_empty(step);
         if (!leader) return;
         uint64_t* const there = ring.full + step % S::kv_stages;
         barrier_expect(there, S::tile_bytes);
         for (int p = 0; p < Panels; ++p)
-          load_tile(ring.at(step) + p * kTileBytes, map, there, 64 * p, w.k_first + 64 * i, head_kv, 0);
+          load_tile(ring.at(step) + p * kTileBytes, map, there, 64 * p, w.k_first + 64 * tile, head_kv, 0);
       };
       load(smem.k, k_map);
       load(smem.v, v_map);

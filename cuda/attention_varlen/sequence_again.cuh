@@ -1,4 +1,5 @@
-// Rows of a sequence that came out as NaN, computed again as attention on that sequence alone.
+// Rows of a sequence that came out as NaN, computed again as attention on that sequence alone; with a window each row
+// as a sequence of its own, of the keys that it sees.
 #pragma once
 #include "../attention/row_again.cuh"
 #include "sequences.cuh"
@@ -23,9 +24,22 @@ template <typename T> __device__ __attribute__((noinline)) void attend_again(con
   row_again::attend_broken<T>(one, {}, 0, head, row0, broken, diagonal);
 }
 
+template <typename T> __device__ __attribute__((noinline)) void attend_again(const Windowed& a, const Work& w, int head,
+                                                                             int row0, unsigned broken) {
+#pragma unroll
+  for (int distance = 1; distance < 32; distance <<= 1) broken |= __shfl_xor_sync(row_again::kAll, broken, distance);
+  for (; broken; broken &= broken - 1) {
+    const int row = row0 + __ffsll(broken) - 1;
+    if (row >= w.queries) return;
+    const int begin = first_of_row(a, w, row), end = keys_of_row(a, w, row);
+    const Work one{w.q_first + row, 1, w.k_first + begin, end > begin ? end - begin : 0, 0};
+    attend_again<T>(static_cast<const AttentionVarlenArgs&>(a), one, head, 0, 1u);
+  }
+}
+
 // broken: this lane's of 16 rows from row0 on, as bits; whole warps call it.
-template <typename T> __device__ __forceinline__ void attend_broken(const AttentionVarlenArgs& a, const Work& w,
-                                                                    int head, int row0, unsigned broken) {
+template <typename T, typename Args>
+__device__ __forceinline__ void attend_broken(const Args& a, const Work& w, int head, int row0, unsigned broken) {
   if (__any_sync(row_again::kAll, broken)) attend_again<T>(a, w, head, row0, broken);
 }
 }  // namespace varlen

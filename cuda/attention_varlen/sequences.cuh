@@ -8,11 +8,28 @@
 // what runs at the end of the grid is short. More: sequence b owns the slots from cu_q[b] / R + b on, which are never
 // fewer than its blocks and known from cu_q[b] alone, and 32 lanes search for it. In a sequence the last rows come
 // first: under causal they see most keys.
+//
+// Kernels are instantiated apart for calls with a window (Windowed), so that those without pay nothing for it.
 #pragma once
+#include <type_traits>
+
 #include "../common/launch.cuh"
 #include "attention_varlen.cuh"
 
 namespace varlen {
+struct Windowed : AttentionVarlenArgs {
+  int32_t left, right;
+};
+template <typename Args> constexpr bool kWindowed = std::is_same_v<Args, Windowed>;
+
+// launch(args), as the call has a window or none.
+template <typename Launch> const char* with_window(const AttentionVarlenArgs& args, const Launch& launch) {
+  const auto& call = reinterpret_cast<const AttentionVarlenCall&>(args);
+  if (!call.taken) return launch(args);
+  *call.taken = true;
+  return launch(Windowed{args, call.left, call.right});
+}
+
 struct Work {
   int q_first, queries;  // of the sequence: its first row in q, how many
   int k_first, keys;
@@ -53,15 +70,17 @@ template <int R> __device__ __forceinline__ int blocks_of(const Work& w) {
 }
 
 // The work of a slot where every sequence has a lane.
-template <int R> __device__ __forceinline__ Work ranked(const AttentionVarlenArgs& a, int slot) {
+template <int R, typename Args> __device__ __forceinline__ Work ranked(const Args& a, int slot) {
   const int lane = threadIdx.x % 32;
   Work w = sequence(a, lane);
   const int blocks = blocks_of<R>(w);
+  int most = w.keys;  // that a block sees
+  if constexpr (kWindowed<Args>) most = a.left + a.right + R < most ? a.left + a.right + R : most;
   int first = 0;  // slots of the sequences with more keys; of equal ones the earlier comes first
 #pragma unroll 8
   for (int other = 0; other <= a.batch; ++other) {
-    const int keys = from_lane(w.keys, other), theirs = from_lane(blocks, other);
-    if (keys > w.keys || (keys == w.keys && other < lane)) first += theirs;
+    const int keys = from_lane(most, other), theirs = from_lane(blocks, other);
+    if (keys > most || (keys == most && other < lane)) first += theirs;
   }
   const int owner = warp_max(slot >= first && slot - first < blocks ? lane : -1);
   if (owner < 0) return Work{};
@@ -89,13 +108,36 @@ template <int R> __device__ __forceinline__ Work searched(const AttentionVarlenA
 }
 
 // What a block of R query rows does in this slot; whole warps call it.
-template <int R> __device__ __forceinline__ Work work_of(const AttentionVarlenArgs& a, int slot) {
+template <int R, typename Args> __device__ __forceinline__ Work work_of(const Args& a, int slot) {
   return a.batch < 32 ? ranked<R>(a, slot) : searched<R>(a, slot);
 }
 
-// Keys that the row sees; 0 or fewer: none.
+// Where the keys that the row sees end; 0 or less: it sees none.
 __device__ __forceinline__ int keys_of_row(const AttentionVarlenArgs& a, const Work& w, int row) {
   const int upto = row + w.keys - w.queries + 1;
   return a.causal && upto < w.keys ? upto : w.keys;
+}
+
+// Row i sees the keys i + edge <= j < i + diagonal that there are; without a window every j >= 0.
+__device__ __forceinline__ int diagonal_of(const AttentionVarlenArgs& a, const Work& w) {
+  return a.causal ? w.keys - w.queries + 1 : w.keys;
+}
+__device__ __forceinline__ int diagonal_of(const Windowed& a, const Work& w) {
+  return w.keys - w.queries + 1 + a.right;
+}
+__device__ __forceinline__ int edge_of(const AttentionVarlenArgs&, const Work&) { return 0; }
+__device__ __forceinline__ int edge_of(const Windowed& a, const Work& w) { return w.keys - w.queries - a.left; }
+
+__device__ __forceinline__ int keys_of_row(const Windowed& a, const Work& w, int row) {
+  const int upto = row + diagonal_of(a, w);
+  return upto < w.keys ? upto : w.keys;
+}
+
+// The first key that the row sees, where it sees any. Kernels call it where kWindowed alone: a call that gives 0 still
+// changes the machine code.
+__device__ __forceinline__ int first_of_row(const AttentionVarlenArgs&, const Work&, int) { return 0; }
+__device__ __forceinline__ int first_of_row(const Windowed& a, const Work& w, int row) {
+  const int first = row + edge_of(a, w);
+  return first > 0 ? first : 0;
 }
 }  // namespace varlen

@@ -1,5 +1,6 @@
 // One warp per query row and head: 8, 16 or 32 lanes per key, four keys of each lane group at once, online softmax in
 // registers.
+// takes: window
 //
 // Any dtype and architecture, no shared memory and no barrier. Each lane group keeps the maximum, sum and context of
 // the keys it saw; the groups merge once at the end.
@@ -20,8 +21,8 @@ template <typename T> __device__ __forceinline__ void load_floats(float (&to)[8]
   for (int e = 0; e < 8; ++e) to[e] = to_float(raw[e]);
 }
 
-template <typename T, int Lanes>
-__global__ void __launch_bounds__(32 * kWarps, 4) varlen_rowwise(const AttentionVarlenArgs a, int vectors) {
+template <typename T, int Lanes, typename Args>
+__global__ void __launch_bounds__(32 * kWarps, 4) varlen_rowwise(const Args a, int vectors) {
   constexpr int Groups = 32 / Lanes;
   const varlen::Work w = varlen::work_of<kWarps>(a, int(blockIdx.x / a.heads));
   const int head = int(blockIdx.x % a.heads), head_kv = head / (a.heads / a.heads_kv);
@@ -42,7 +43,8 @@ __global__ void __launch_bounds__(32 * kWarps, 4) varlen_rowwise(const Attention
   for (int e = 0; e < 8; ++e) query[e] *= a.scale * kLog2e;
 
   const int keys = varlen::keys_of_row(a, w, row);
-  for (int first = 0; first < keys; first += Groups * kFlight) {
+  for (int first = varlen::kWindowed<Args> ? varlen::first_of_row(a, w, row) : 0; first < keys;
+       first += Groups * kFlight) {
     float key[kFlight][8], value[kFlight][8], score[kFlight];
 #pragma unroll
     for (int u = 0; u < kFlight; ++u) {
@@ -87,11 +89,11 @@ __global__ void __launch_bounds__(32 * kWarps, 4) varlen_rowwise(const Attention
   }
 }
 
-template <typename T, int Lanes> const char* launch(const AttentionVarlenArgs& a, cudaStream_t stream) {
+template <typename T, int Lanes, typename Args> const char* launch(const Args& a, cudaStream_t stream) {
   const int64_t grid = varlen::slots(a, kWarps) * a.heads;
   if (grid > INT32_MAX) return "unsupported: more than 2^31 blocks of 4 query rows";
   const int vectors = has_vectors(a.k, a.k_stride, sizeof(T)) | has_vectors(a.v, a.v_stride, sizeof(T)) << 1;
-  varlen_rowwise<T, Lanes><<<unsigned(grid), 32 * kWarps, 0, stream>>>(a, vectors);
+  varlen_rowwise<T, Lanes, Args><<<unsigned(grid), 32 * kWarps, 0, stream>>>(a, vectors);
   return launch_error();
 }
 }  // namespace
@@ -101,6 +103,8 @@ FUSESCOPE_KERNEL(const AttentionVarlenArgs* args, void* stream_) {
   auto stream = static_cast<cudaStream_t>(stream_);
   return dispatch(a.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return with_width<64, 128, 256>(a.head_dim, [&](auto width) { return launch<T, width / 8>(a, stream); });
+    return with_width<64, 128, 256>(a.head_dim, [&](auto width) {
+      return varlen::with_window(a, [&](const auto& args) { return launch<T, width / 8>(args, stream); });
+    });
   });
 }

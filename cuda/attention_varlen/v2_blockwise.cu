@@ -2,10 +2,11 @@
 // itself.
 // archs: sm_80 sm_86 sm_89 sm_90a
 // expects: HMMA
-// takes: fp16 bf16
+// takes: fp16 bf16, window
 //
 // Attention's v2 without lists: what a warp does with a tile is in ../attention/warp_tiles.cuh. Only the tiles at the
-// end of the keys and, under causal, on the diagonal are masked. Keys and values beyond the sequence's end are never
+// end of the keys, under causal on the diagonal and at the edges of a window are masked; those outside of it are not
+// loaded. Keys and values beyond the sequence's end are never
 // read: they are the next sequence's, and its infinities would come through a weight of zero.
 #include "../attention/warp_tiles.cuh"
 #include "../common/eight.cuh"
@@ -14,10 +15,11 @@
 namespace {
 using namespace warp_tiles;
 
-template <typename T, int Width>
+template <typename T, int Width, typename Args>
 __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) varlen_blockwise(
-    const __grid_constant__ AttentionVarlenArgs a, int vectors) {
+    const __grid_constant__ Args a, int vectors) {
   using S = Shape<Width>;
+  constexpr bool kWindowed = varlen::kWindowed<Args>;
   constexpr int Bytes = S::tile_bytes;
   extern __shared__ __align__(128) char shared[];
   char* const q_tile = shared;
@@ -35,22 +37,26 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) varlen_
   const Rows<T> v{static_cast<const T*>(a.v) + w.k_first * a.v_stride[0] + head_kv * a.v_stride[1], a.v_stride[0],
                   a.v_stride[2], w.keys, bool(vectors & 4)};
   const int most = varlen::keys_of_row(a, w, w.row + kTile - 1), tiles = most > 0 ? (most + kTile - 1) / kTile : 0;
+  const int begin = kWindowed ? varlen::first_of_row(a, w, w.row) / kTile : 0;
 
   Warp<T, Width> mine;
   const int r0 = warp * 16 + lane / 4, r1 = r0 + 8;  // this thread's rows of the tile, and how many keys they see
   const int seen[2] = {varlen::keys_of_row(a, w, w.row + r0), varlen::keys_of_row(a, w, w.row + r1)};
-  const int all_see = varlen::keys_of_row(a, w, w.row);  // the first row sees fewest
+  const int all_see = varlen::keys_of_row(a, w, w.row);  // the keys of the first row end first
+  const int from[2] = {kWindowed ? varlen::first_of_row(a, w, w.row + r0) : 0,
+                       kWindowed ? varlen::first_of_row(a, w, w.row + r1) : 0};
+  const int all_from = kWindowed ? varlen::first_of_row(a, w, w.row + kTile - 1) : 0;  // those of the last begin last
   const float scale = a.scale * kLog2e;
 
   if (tiles > 0) {
     load_tile<T, Width>(q_tile, q, w.row, a.head_dim);
-    load_tile<T, Width>(k_tile, k, 0, a.head_dim);
-    if constexpr (!S::wide) load_tile<T, Width>(v_tile, v, 0, a.head_dim);
+    load_tile<T, Width>(k_tile, k, begin * kTile, a.head_dim);
+    if constexpr (!S::wide) load_tile<T, Width>(v_tile, v, begin * kTile, a.head_dim);
   }
   async_copy::commit();
 
-  for (int tile = 0; tile < tiles; ++tile) {
-    const int stage = S::wide ? 0 : tile & 1;
+  for (int tile = begin; tile < tiles; ++tile) {
+    const int stage = S::wide ? 0 : (tile - begin) & 1;
     char* const keys = k_tile + stage * Bytes;
     char* const values = v_tile + stage * Bytes;
     async_copy::wait<0>();
@@ -62,16 +68,17 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) varlen_
       load_tile<T, Width>(v_tile + (stage ^ 1) * Bytes, v, (tile + 1) * kTile, a.head_dim);
     }
     async_copy::commit();
-    if (tile == 0) mine.keep_query(q_tile);
+    if (tile == begin) mine.keep_query(q_tile);
     float score[8][4] = {};
     mine.scores(score, q_tile, keys);
-    const bool partial = (tile + 1) * kTile > all_see;
+    const bool partial = (tile + 1) * kTile > all_see || (kWindowed && tile * kTile < all_from);
 #pragma unroll
     for (int n = 0; n < 8; ++n)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         score[n][e] *= scale;
-        if (partial && tile * kTile + 8 * n + 2 * pair + (e & 1) >= seen[e / 2]) score[n][e] = -INFINITY;
+        const int key = tile * kTile + 8 * n + 2 * pair + (e & 1);
+        if (partial && (key >= seen[e / 2] || (kWindowed && key < from[e / 2]))) score[n][e] = -INFINITY;
       }
 
     mine.weigh(score);
@@ -88,11 +95,11 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) varlen_
   varlen::attend_broken<T>(a, w, head, w.row + warp * 16, mine.broken());
 }
 
-template <typename T, int Width> const char* launch(const AttentionVarlenArgs& a, cudaStream_t stream) {
+template <typename T, int Width, typename Args> const char* launch(const Args& a, cudaStream_t stream) {
   const int64_t grid = varlen::slots(a, kTile) * a.heads;
   if (grid > INT32_MAX) return "unsupported: more than 2^31 tiles of 64 query rows";
-  if (const char* why = allow_shared<varlen_blockwise<T, Width>>(Shape<Width>::bytes)) return why;
-  varlen_blockwise<T, Width><<<unsigned(grid), kThreads, Shape<Width>::bytes, stream>>>(a, vectors_of(a, 2));
+  if (const char* why = allow_shared<varlen_blockwise<T, Width, Args>>(Shape<Width>::bytes)) return why;
+  varlen_blockwise<T, Width, Args><<<unsigned(grid), kThreads, Shape<Width>::bytes, stream>>>(a, vectors_of(a, 2));
   return launch_error();
 }
 }  // namespace
@@ -105,7 +112,9 @@ FUSESCOPE_KERNEL(const AttentionVarlenArgs* args, void* stream) {
       "float32)",
       [&](auto zero) {
         return with_width<32, 64, 96, 128, 192, 256>(a.head_dim, [&](auto width) {
-          return launch<decltype(zero), width>(a, static_cast<cudaStream_t>(stream));
+          return varlen::with_window(a, [&](const auto& args) {
+            return launch<decltype(zero), width>(args, static_cast<cudaStream_t>(stream));
+          });
         });
       });
 }

@@ -1,13 +1,14 @@
 // Hopper tiles: wgmma fed by TMA; one or two warpgroups of 64 query rows of a sequence share its KV tiles.
 // archs: sm_90a
 // expects: HGMMA UTMALDG
-// takes: fp16 bf16, scale>0, tma
+// takes: fp16 bf16, scale>0, tma, window
 //
 // The pipeline is that of attention's v3 (hopper_pipeline.cuh) over dense tiles: K and V of a step arrive by TMA in a
 // ring of stages, the last warp to release a stage refills it, and O += P V of a step overlaps with the softmax of the
-// next. Every warpgroup's steps begin at the first tile, so there is no schedule; under causal the first warpgroup
-// stops earlier. What TMA brings beyond the sequence's end are the next sequence's rows: scores there are masked, and
-// values set to zero before the last product.
+// next. Every warpgroup's steps are neighbouring tiles from the first on, so there is no schedule; under causal the
+// first warpgroup stops earlier. Within a window the steps begin at the first tile that the block's rows see, and the
+// second warpgroup may begin later; only tiles at the window's edges are masked. What TMA brings beyond the sequence's
+// end are the next sequence's rows: scores there are masked, and values set to zero before the last product.
 #include "../attention/hopper_memory.cuh"
 #include "../attention/hopper_pipeline.cuh"
 #include "../attention/hopper_store.cuh"
@@ -39,12 +40,13 @@ __device__ __forceinline__ void clear_beyond(const ForwardMemory<S>& memory, int
   warpgroup_barrier(wg);
 }
 
-template <typename T, int Panels, int WG>
+template <typename T, int Panels, int WG, typename Args>
 __global__ void __launch_bounds__(128 * WG, ForwardShape<Panels, WG>::blocks_per_sm) varlen_hopper(
     const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
-    const __grid_constant__ CUtensorMap v_map, const __grid_constant__ AttentionVarlenArgs args) {
+    const __grid_constant__ CUtensorMap v_map, const __grid_constant__ Args args) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using S = ForwardShape<Panels, WG>;
+  constexpr bool kWindowed = varlen::kWindowed<Args>;
   extern __shared__ uint8_t raw[];
   const ForwardMemory<S> memory(raw);
   const Maps maps{&q_map, &k_map, &v_map};
@@ -54,18 +56,20 @@ __global__ void __launch_bounds__(128 * WG, ForwardShape<Panels, WG>::blocks_per
   const varlen::Work w = varlen::work_of<64 * WG>(args, int(blockIdx.x / args.heads));
   if (w.row >= w.queries) return;
   const int head = int(blockIdx.x % args.heads), head_kv = head / (args.heads / args.heads_kv);
-  // A warpgroup's steps are the tiles that the last of its rows sees; all begin at the first.
+  // A warpgroup's steps are the tiles that its rows see, counted from the first that the block's rows see.
+  const int base = kWindowed ? varlen::first_of_row(args, w, w.row) / 64 : 0;
   auto steps_of = [&](int group) {
     const int first = w.row + 64 * group, last = first + 63 < w.queries ? first + 63 : w.queries - 1;
     const int keys = first < w.queries ? varlen::keys_of_row(args, w, last) : 0;
-    return keys > 0 ? (keys + 63) / 64 : 0;
+    return keys > 0 ? (keys + 63) / 64 - base : 0;
   };
   const int end = uniform(steps_of(wg)), other = WG == 1 ? 0 : steps_of(1 - wg);
+  const int begin = kWindowed && end > 0 ? uniform(varlen::first_of_row(args, w, w.row + 64 * wg) / 64 - base) : 0;
   const int steps = uniform(end > other ? end : other);
   if (threadIdx.x == 0) memory.init(maps);
   __syncthreads();
 
-  auto load = [&](int step) { memory.load_keys(maps, step, PackedKey{w.k_first}, head_kv, 0); };
+  auto load = [&](int step) { memory.load_keys(maps, step, PackedKey{w.k_first + 64 * base}, head_kv, 0); };
   if (threadIdx.x == 0) {
     memory.load_queries(maps, [=](int g) { return w.q_first + w.row + 64 * g; }, head, 0);
     for (int step = 0; step < S::stages && step < steps; ++step) load(step);
@@ -76,7 +80,11 @@ __global__ void __launch_bounds__(128 * WG, ForwardShape<Panels, WG>::blocks_per
   if constexpr (S::q_in_registers) read_fragments(q_fragments, q_tile, warp, lane);
   const int column = 2 * (lane % 4), row = w.row + 64 * wg + 16 * (warp % 4) + lane / 4;  // the thread's first element
   const int seen[2] = {varlen::keys_of_row(args, w, row), varlen::keys_of_row(args, w, row + 8)};
-  const int all_see = uniform(varlen::keys_of_row(args, w, w.row + 64 * wg));  // the first row sees fewest
+  const int from[2] = {kWindowed ? varlen::first_of_row(args, w, row) : 0,
+                       kWindowed ? varlen::first_of_row(args, w, row + 8) : 0};
+  const int all_see = uniform(varlen::keys_of_row(args, w, w.row + 64 * wg));  // the keys of the first row end first
+  const int all_from =                                                         // those of the last begin last
+      kWindowed ? uniform(varlen::first_of_row(args, w, w.row + 64 * wg + 63)) : 0;
   Context<T, Panels> context;
   float x[32];
   OnlineSoftmax<> softmax;
@@ -93,21 +101,25 @@ __global__ void __launch_bounds__(128 * WG, ForwardShape<Panels, WG>::blocks_per
   auto start_context = [&](int step) {
     const uint8_t* v = memory.v(step);
     memory.await_v(step);
-    context.start(v, step > 0);
+    context.start(v, step > begin);
   };
   auto finish_context = [&](int step) {
     context.finish();
     release(step);
   };
   auto apply = [&](int step) {
-    if (step * 64 + 64 <= all_see) return;
+    const int first = (base + step) * 64;
+    if (first + 64 <= all_see && (!kWindowed || first >= all_from)) return;
 #pragma unroll
-    for (int i = 0; i < 32; ++i)
-      if (step * 64 + 8 * (i / 4) + column + (i & 1) >= seen[i & 2 ? 1 : 0]) x[i] = -INFINITY;
+    for (int i = 0; i < 32; ++i) {
+      const int key = first + 8 * (i / 4) + column + (i & 1), r = i & 2 ? 1 : 0;
+      if (key >= seen[r] || (kWindowed && key < from[r])) x[i] = -INFINITY;
+    }
   };
+  if constexpr (kWindowed) memory.skip(0, begin, release);
   overlap(
-      context, softmax, x, args.scale * kLog2e, 0, end, [](int step) { return step; }, [](int) {}, start_scores, apply,
-      start_context, finish_context, [&](int step) { clear_beyond(memory, step, w.keys, wg); });
+      context, softmax, x, args.scale * kLog2e, begin, end, [](int step) { return step; }, [](int) {}, start_scores,
+      apply, start_context, finish_context, [&](int step) { clear_beyond(memory, step, w.keys - 64 * base, wg); });
   memory.skip(end, steps, release);
 
   float inverse[2];
@@ -120,26 +132,26 @@ __global__ void __launch_bounds__(128 * WG, ForwardShape<Panels, WG>::blocks_per
 #endif
 }
 
-template <typename T, int Panels, int WG> const char* launch(const AttentionVarlenArgs& args, cudaStream_t stream) {
+template <typename T, int Panels, int WG, typename Args> const char* launch(const Args& args, cudaStream_t stream) {
   constexpr int bytes = ForwardShape<Panels, WG>::bytes;
   constexpr bool bf16 = std::is_same_v<T, __nv_bfloat16>;
   CUtensorMap q_map, k_map, v_map;
   if (const char* why = varlen::make_maps(args, bf16, &q_map, &k_map, &v_map)) return why;
-  if (const char* why = allow_shared<varlen_hopper<T, Panels, WG>>(bytes)) return why;
+  if (const char* why = allow_shared<varlen_hopper<T, Panels, WG, Args>>(bytes)) return why;
   const int64_t grid = varlen::slots(args, 64 * WG) * args.heads;
   if (grid > INT32_MAX) return "unsupported: more than 2^31 blocks";
-  return launch_dependent(varlen_hopper<T, Panels, WG>, unsigned(grid), 128 * WG, bytes, stream, 1, q_map, k_map, v_map,
-                          args);
+  return launch_dependent(varlen_hopper<T, Panels, WG, Args>, unsigned(grid), 128 * WG, bytes, stream, 1, q_map, k_map,
+                          v_map, args);
 }
 
-template <typename T, int Panels> const char* with_warpgroups(const AttentionVarlenArgs& args, cudaStream_t stream) {
+template <typename T, int Panels, typename Args> const char* with_warpgroups(const Args& args, cudaStream_t stream) {
   // One warpgroup a block while two would leave multiprocessors idle; two share their KV tiles once there is enough
   // work.
   return int64_t(args.heads) * args.total_q <= 2 * 64 * multiprocessors() ? launch<T, Panels, 1>(args, stream)
                                                                           : launch<T, Panels, 2>(args, stream);
 }
 
-template <typename T> const char* with_panels(const AttentionVarlenArgs& args, cudaStream_t stream) {
+template <typename T, typename Args> const char* with_panels(const Args& args, cudaStream_t stream) {
   switch ((args.head_dim + 63) / 64) {
     case 1:
       return with_warpgroups<T, 1>(args, stream);
@@ -160,11 +172,12 @@ FUSESCOPE_KERNEL(const AttentionVarlenArgs* args, void* stream) {
     return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
   if (!(a.scale > 0)) return "unsupported: a scale that is not positive (v2_blockwise takes it)";
   if (a.total_k == 0) return "unsupported: no keys at all (v2_blockwise takes that)";
+  const auto on = static_cast<cudaStream_t>(stream);
   switch (a.dtype) {
     case FS_FLOAT16:
-      return with_panels<__half>(a, static_cast<cudaStream_t>(stream));
+      return varlen::with_window(a, [=](const auto& args) { return with_panels<__half>(args, on); });
     case FS_BFLOAT16:
-      return with_panels<__nv_bfloat16>(a, static_cast<cudaStream_t>(stream));
+      return varlen::with_window(a, [=](const auto& args) { return with_panels<__nv_bfloat16>(args, on); });
   }
   return "unsupported: float32 (the tensor cores take float16 and bfloat16; use v1_rowwise)";
 }

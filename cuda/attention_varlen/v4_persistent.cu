@@ -1,17 +1,18 @@
 // Hopper, persistent blocks: warp specialisation, items drawn one after another.
 // archs: sm_90a
 // expects: HGMMA UTMALDG
-// takes: fp16 bf16, d<=128, scale>0, tma
+// takes: fp16 bf16, d<=128, scale>0, tma, window
 // least: 128 rows per SM
 //
 // The block of attention's v5 (hopper_shared.cuh, hopper_step.cuh): up to 64 columns two pairs of consumer warpgroups,
 // above one, each pair fed by a producer warp. An item is 128 query rows of a sequence and a head, 64 for each
 // warpgroup of the pair, which share KV tiles. Producer warps draw items (../common/tickets.cuh), each while the one
 // before is loaded, the longest sequences first, so that no multiprocessor is left with more than the others, and load
-// queries, keys and values across the bounds of items.
+// queries, keys and values across the bounds of items. Within a window only tiles that an item's rows see are loaded,
+// from the last to the first, and only those at the window's edges are masked.
 //
 // What TMA brings beyond a sequence's end are the next one's rows: scores there are masked, and values set to zero
-// before the last product.
+// before the product with the sequence's last tile.
 #include "../attention/hopper_launch.cuh"
 #include "../attention/hopper_shared.cuh"
 #include "../attention/hopper_step.cuh"
@@ -66,8 +67,9 @@ template <typename T, int Panels> __device__ __forceinline__ unsigned store_rows
 }
 
 // By warpgroup wg of the block.
-template <typename T, int Panels, typename S>
-__device__ __forceinline__ void consume(const AttentionVarlenArgs& args, const SharedStorage<S>& smem, int wg) {
+template <typename T, int Panels, typename S, typename Args>
+__device__ __forceinline__ void consume(const Args& args, const SharedStorage<S>& smem, int wg) {
+  constexpr bool kWindowed = varlen::kWindowed<Args>;
   const int half = wg % 2, lane = threadIdx.x % 32, warp_row = 16 * (threadIdx.x / 32 % 4);
   const float factor = args.scale * kLog2e;
   constexpr uint32_t kTile = S::tile_bytes >> 4;
@@ -81,10 +83,23 @@ __device__ __forceinline__ void consume(const AttentionVarlenArgs& args, const S
     const PackedItem item = varlen::read_item(smem, round);
     if (item.head < 0) break;
     const int first = item.work.row + 64 * half, keys = item.work.keys;
-    const int mine = varlen::steps_of(args, item.work, first);
-    const uint32_t begin = step, end = step + mine, item_end = step + item.steps;
-    const int diagonal = args.causal ? keys - item.work.queries + 1 : keys;  // row i sees keys j < i + diagonal
-    const int all_see = first + diagonal < keys ? first + diagonal : keys;   // the first row sees fewest
+    const int tiles = varlen::tiles_end(args, item.work, first);
+    const int mine = kWindowed && tiles > 0 ? tiles - varlen::first_of_row(args, item.work, first) / 64 : tiles;
+    const uint32_t item_end = step + item.steps;
+    auto skip_to = [&](uint32_t to) {  // steps of the other query tile alone
+      for (; step < to; ++step) {
+        smem.k.await_full(step);
+        smem.k.release(step);
+        smem.v.await_full(step);
+        smem.v.release(step);
+      }
+    };
+    if (kWindowed && mine > 0)
+      skip_to(step + varlen::first_of_row(args, item.work, item.work.row) / 64 + item.steps - tiles);
+    const uint32_t begin = step, end = step + mine;
+    const int diagonal = varlen::diagonal_of(args, item.work), edge = kWindowed ? varlen::edge_of(args, item.work) : 0;
+    const int all_see = first + diagonal < keys ? first + diagonal : keys;  // the keys of the first row end first
+    const int all_from = first + 63 + edge;                                 // those of the last begin last
     const uint64_t q = moved_descriptor(first_q, round % S::q_stages * 2 * kTile);
     float x[32], part[2];
     uint32_t weights[4][4];
@@ -93,13 +108,14 @@ __device__ __forceinline__ void consume(const AttentionVarlenArgs& args, const S
       rows.start_scores(x, q, moved_descriptor(first_k, step % S::kv_stages * kTile));
     };
     auto mask = [&] {
-      const int key = int(step - begin) * 64;
-      if (key + 64 <= all_see) return;
+      const int number = int(step - begin), key = (kWindowed ? tiles - 1 - number : number) * 64;
+      if (key + 64 <= all_see && (!kWindowed || key >= all_from)) return;
       const int row = first + warp_row + lane / 4, column = key + 2 * (lane % 4);
 #pragma unroll
       for (int i = 0; i < 32; ++i) {
         const int at = column + 8 * (i / 4) + (i & 1);
         if (at >= keys || at >= row + (i & 2 ? 8 : 0) + diagonal) x[i] = -INFINITY;
+        if (kWindowed && at < row + (i & 2 ? 8 : 0) + edge) x[i] = -INFINITY;
       }
     };
     auto start_context = [&](uint32_t of) {
@@ -111,10 +127,10 @@ __device__ __forceinline__ void consume(const AttentionVarlenArgs& args, const S
       fence_registers(rows.o);
       smem.v.release(of);
     };
-    // Rows of V beyond the sequence's end become zeros. Each warpgroup does it for itself: the other one writes the
-    // same.
+    // Rows of V beyond the sequence's end become zeros: of the last tile, which within a window is the first step's.
+    // Each warpgroup does it for itself: the other one writes the same.
     auto clear_beyond = [&](uint32_t of) {
-      const int valid = keys - int(of - begin) * 64;
+      const int valid = keys - (kWindowed ? tiles - 1 : int(of - begin)) * 64;
       if (valid >= 64) return;
       smem.v.await_full(of);
       for (int p = 0; p < Panels; ++p)
@@ -129,6 +145,7 @@ __device__ __forceinline__ void consume(const AttentionVarlenArgs& args, const S
       wgmma_wait<0>();
       fence_registers(x);
       mask();
+      if constexpr (kWindowed) clear_beyond(begin);
       bool again;
       do {  // softmax that may raise the rows' reference
         again = false;
@@ -163,16 +180,11 @@ __device__ __forceinline__ void consume(const AttentionVarlenArgs& args, const S
           rows.add(part);
         }
       } while (again);
-      clear_beyond(step - 1);
+      if constexpr (!kWindowed) clear_beyond(step - 1);
       start_context(step - 1);
       finish_context(step - 1);
     }
-    for (; step < item_end; ++step) {  // of the other query tile alone
-      smem.k.await_full(step);
-      smem.k.release(step);
-      smem.v.await_full(step);
-      smem.v.release(step);
-    }
+    skip_to(item_end);
     const PackedItem stored = varlen::read_item(smem, round);  // again, so that no registers hold it in the loop
     smem.q.release(round);
     rows.total();
@@ -186,10 +198,12 @@ __device__ __forceinline__ void consume(const AttentionVarlenArgs& args, const S
   }
 }
 
-template <typename T, int Panels> __global__ void __launch_bounds__(Shape<Panels, 2>::threads, 1) varlen_items(
-    const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
-    const __grid_constant__ CUtensorMap v_map, const __grid_constant__ AttentionVarlenArgs args,
-    const __grid_constant__ Items items) {
+template <typename T, int Panels, typename Args>
+__global__ void __launch_bounds__(Shape<Panels, 2>::threads, 1) varlen_items(const __grid_constant__ CUtensorMap q_map,
+                                                                             const __grid_constant__ CUtensorMap k_map,
+                                                                             const __grid_constant__ CUtensorMap v_map,
+                                                                             const __grid_constant__ Args args,
+                                                                             const __grid_constant__ Items items) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using S = Shape<Panels, 2>;
   extern __shared__ __align__(1024) uint8_t shared[];
@@ -217,18 +231,25 @@ template <typename T, int Panels> __global__ void __launch_bounds__(Shape<Panels
 #endif
 }
 
-template <typename T, int Panels> const char* launch(const AttentionVarlenDrawn& all, cudaStream_t stream) {
-  const AttentionVarlenArgs& args = all.args;
+template <typename T, int Panels, typename Args>
+const char* launch(const Args& args, uint64_t* next, cudaStream_t stream) {
   using S = Shape<Panels, 2>;
   constexpr bool bf16 = std::is_same_v<T, __nv_bfloat16>;
   CUtensorMap q_map, k_map, v_map;
   if (const char* why = varlen::make_maps(args, bf16, &q_map, &k_map, &v_map)) return why;
-  constexpr auto kernel = varlen_items<T, Panels>;
+  constexpr auto kernel = varlen_items<T, Panels, Args>;
   if (const char* why = allow_shared_up_to<kernel>(S::bytes)) return why;
-  const Items items{all.next, next_tag(), varlen::slots(args, varlen::kRows) * args.heads};
+  const Items items{next, next_tag(), varlen::slots(args, varlen::kRows) * args.heads};
   const int64_t blocks = (items.count + S::teams - 1) / S::teams;
   const int grid = blocks < multiprocessors() ? int(blocks) : multiprocessors();
   return launch_dependent(kernel, unsigned(grid), S::threads, S::bytes, stream, 1, q_map, k_map, v_map, args, items);
+}
+
+template <typename T> const char* with_panels(const AttentionVarlenArgs& a, cudaStream_t stream) {
+  uint64_t* const next = reinterpret_cast<const AttentionVarlenCall&>(a).next;
+  return varlen::with_window(a, [=, &a](const auto& args) {
+    return a.head_dim <= 64 ? launch<T, 1>(args, next, stream) : launch<T, 2>(args, next, stream);
+  });
 }
 }  // namespace
 
@@ -238,13 +259,12 @@ FUSESCOPE_KERNEL(const AttentionVarlenArgs* args, void* stream) {
   if (a.head_dim % 8 || a.head_dim < 32) return "unsupported: head_dim (a multiple of 8 from 32 on is)";
   if (!(a.scale > 0)) return "unsupported: a scale that is not positive (v2_blockwise takes it)";
   if (a.total_k == 0) return "unsupported: no keys at all (v2_blockwise takes that)";
-  const auto& all = *reinterpret_cast<const AttentionVarlenDrawn*>(args);
   const auto on = static_cast<cudaStream_t>(stream);
   switch (a.dtype) {
     case FS_FLOAT16:
-      return a.head_dim <= 64 ? launch<__half, 1>(all, on) : launch<__half, 2>(all, on);
+      return with_panels<__half>(a, on);
     case FS_BFLOAT16:
-      return a.head_dim <= 64 ? launch<__nv_bfloat16, 1>(all, on) : launch<__nv_bfloat16, 2>(all, on);
+      return with_panels<__nv_bfloat16>(a, on);
   }
   return "unsupported: float32 (the tensor cores take float16 and bfloat16; use v1_rowwise)";
 }

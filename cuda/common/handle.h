@@ -89,6 +89,7 @@ class Arguments {
     return found;
   }
   bool truth() { return torch::stable::detail::to<bool>(*next_++); }
+  int64_t whole() { return torch::stable::detail::to<int64_t>(*next_++); }
   std::optional<double> optional_number() { return torch::stable::detail::to<std::optional<double>>(*next_++); }
   Text text() { return Text(torch::stable::detail::to<StringHandle>(*next_++)); }
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fusescope.core.sources import families
-from fusescope.ops.attention import attention, attention_decode, attention_varlen, prepare
-from tests.attention import unseen
+from fusescope.ops.attention import attention, attention_decode, prepare
+from tests.attention import unseen, varlen_tools
 from tests.attention.attention_tools import MASKS, case, fits, mask_text, skip_unsupported
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -76,7 +76,7 @@ def test_rows_that_see_nothing_are_zeros(mask):
 @pytest.mark.parametrize("impl, device, check", kernels("attention_varlen", unseen.PACKED))
 def test_packed_sequences(impl, device, check, dtype):
     def run(packed):
-        return attention_varlen(*packed.args, causal=packed.causal, scale=packed.scale, impl=impl)
+        return varlen_tools.call(packed, impl)
 
     with skip_unsupported(device):
         reason = unseen.packed(run, unseen.PACKED[check], dtype, device)

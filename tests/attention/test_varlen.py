@@ -11,7 +11,7 @@ from fusescope.core.errors import Unsupported
 from fusescope.core.sources import families
 from fusescope.ops.attention import attention_varlen
 from fusescope.ops.attention.dispatch import candidates
-from tests.attention import unseen
+from tests.attention import unseen, varlen_tools
 from tests.attention.attention_tools import COMPILER
 from tests.attention.varlen_tools import make, wrong
 
@@ -45,7 +45,7 @@ SHAPES = (
 
 
 def run(impl, case):
-    return attention_varlen(*case.args, causal=case.causal, scale=case.scale, impl=impl)
+    return varlen_tools.call(case, impl)
 
 
 @pytest.mark.slow
@@ -85,7 +85,7 @@ def test_kernels_on_many_sequences(impl, device, causal, dtype):
 def test_a_sequence_does_not_see_its_neighbours(impl, device):
     """Neither NaN nor infinities come through a weight of zero."""
     try:
-        assert unseen.neighbours(lambda case: run(impl, case), False, "float16", device) is None
+        assert unseen.neighbours(lambda case: run(impl, case), {}, "float16", device) is None
     except Unsupported as refusal:
         pytest.skip(str(refusal))
 

@@ -110,19 +110,20 @@ def cleared_padding(run, values: dict, dtype: str, device: str) -> str | None:
     return None
 
 
-def packed(run, causal: bool, dtype: str, device: str) -> str | None:
-    """NaN and infinities in the last keys of packed sequences, which under causal few rows see, and in rows
-    of no sequence. run: of a ``varlen_tools.Packed``."""
+def packed(run, sees: dict, dtype: str, device: str) -> str | None:
+    """NaN and infinities in the last keys of packed sequences, which under causal and within a window few
+    rows see, and in rows of no sequence. run: of a ``varlen_tools.Packed``; sees: its causal and window."""
     queries, keys = (70, 0, 33, 129), (130, 9, 0, 65)
-    case = varlen_tools.make(queries, keys, dtype, (2, 1), 40, causal, more=5, device=device)
+    case = varlen_tools.make(queries, keys, dtype, (2, 1), 40, more=5, device=device, **sees)
     q, k, v, *offsets = case.args
     spoilt = torch.tensor([case.cu_k[i + 1] - 1 - i for i in (0, 3)] + [case.cu_k[-1]], device=device)
     clean = [t.clone().index_fill_(0, spoilt, 0) for t in (k, v)]
-    reference = varlen_tools.specified(q, *clean, case.cu_q, case.cu_k, causal)
+    reference = varlen_tools.specified(q, *clean, case.cu_q, case.cu_k, case.causal, case.window)
     seen = torch.zeros(q.shape[0], dtype=torch.bool, device=device)
     for b, key in ((0, keys[0] - 1), (3, keys[3] - 1 - 3)):
-        first = max(0, key - keys[b] + queries[b]) if causal else 0
-        seen[case.cu_q[b] + first : case.cu_q[b + 1]] = True
+        behind = torch.arange(queries[b], device=device) + keys[b] - queries[b] - key
+        left, right = case.window or (keys[b], 0 if case.causal else queries[b])
+        seen[case.cu_q[b] : case.cu_q[b + 1]] = (behind <= left) & (behind >= -right)
     for spoil in SPOILS:
         case.args = (q, *(t.clone().index_fill_(0, spoilt, spoil) for t in (k, v)), *offsets)
         out = run(case)
@@ -131,13 +132,13 @@ def packed(run, causal: bool, dtype: str, device: str) -> str | None:
         out = out.where(~seen[:, None, None], reference.to(out.dtype))
         if reason := varlen_tools.compare(out, reference, varlen_tools.TOLERANCE[dtype]).reason:
             return f"{spoil}: {reason}"
-    return neighbours(run, causal, dtype, device)
+    return neighbours(run, sees, dtype, device)
 
 
-def neighbours(run, causal: bool, dtype: str, device: str) -> str | None:
+def neighbours(run, sees: dict, dtype: str, device: str) -> str | None:
     """NaN and infinities in another sequence, whose rows lie in the same tile, change no bit."""
     for dim in (64, 128):
-        case = varlen_tools.make((70, 30, 70), (70, 30, 70), dtype, (2, 1), dim, causal, device=device)
+        case = varlen_tools.make((70, 30, 70), (70, 30, 70), dtype, (2, 1), dim, device=device, **sees)
         right = run(case)
         for t, spoil in zip(case.args, (math.nan, math.nan, math.inf)):
             t[70:100] = spoil
@@ -226,8 +227,8 @@ DECODING_BIAS = {
 }
 """Cases of ``decoding_bias``."""
 DENSE = {check.__name__: check for check in (keys, values, bias, masking_bias, huge_bias, cleared_padding)}
-PACKED = {"packed": False, "packed_causal": True}
-"""Names of checks: whether they are causal."""
+PACKED = {"packed": {}, "packed_causal": {"causal": True}, "packed_window": {"window": (40, 20)}}
+"""Names of checks: what a query sees of its sequence."""
 
 
 def _inputs(values: dict, dtype: str, device: str) -> dict:

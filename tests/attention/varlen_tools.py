@@ -8,6 +8,7 @@ from itertools import accumulate
 import torch
 
 from fusescope.measure.checking.check import compare
+from fusescope.ops.attention import attention_varlen
 from fusescope.ops.attention.describe.cases import TOLERANCE
 from fusescope.ops.fused.attention_varlen import specified
 
@@ -21,10 +22,21 @@ class Packed:
     cu_k: list[int]
     causal: bool
     scale: float
+    window: tuple[int, int] | None = None
 
 
 def make(
-    queries, keys, dtype, heads=(1, 1), dim=32, causal=False, more=0, strided=False, device="cpu", seed=0
+    queries,
+    keys,
+    dtype,
+    heads=(1, 1),
+    dim=32,
+    causal=False,
+    more=0,
+    strided=False,
+    device="cpu",
+    seed=0,
+    window=None,
 ) -> Packed:
     """Sequences of these lengths, with ``more`` rows after the last. strided: behind an odd offset, heads in
     the wrong order."""
@@ -46,13 +58,18 @@ def make(
     if more:  # what belongs to no sequence must not be looked at
         k[-more:], v[-more:] = float("nan"), float("nan")
     offsets = (torch.tensor(cu, dtype=torch.int32, device=device) for cu in (cu_q, cu_k))
-    return Packed((q, k, v, *offsets), cu_q, cu_k, causal, dim**-0.5)
+    return Packed((q, k, v, *offsets), cu_q, cu_k, causal, dim**-0.5, window)
+
+
+def call(case: Packed, impl: str = "auto"):
+    """What attention_varlen gives."""
+    return attention_varlen(*case.args, causal=case.causal, window=case.window, scale=case.scale, impl=impl)
 
 
 def wrong(out, case: Packed, dtype: str) -> str | None:
     """None where a result is right everywhere, rows outside of every sequence zero; else what is wrong."""
     q, k, v = case.args[:3]
-    reference = specified(q, k, v, case.cu_q, case.cu_k, case.causal)
+    reference = specified(q, k, v, case.cu_q, case.cu_k, case.causal, case.window)
     if out.shape != reference.shape or not out.is_contiguous():
         return f"shape {tuple(out.shape)}, strides {out.stride()}"
     return compare(out, reference, TOLERANCE[dtype]).reason

@@ -269,17 +269,34 @@ _PACKED = (
     {"queries": (150, 3), "keys": (90, 200), "dim": 128},
 )
 """The last two: two warpgroups a block that stop at different tiles."""
+_WINDOWED = (
+    {"queries": (1, 65, 0, 3), "keys": (1, 65, 4, 0), "window": (0, 0)},
+    {"queries": (200, 20), "keys": (200, 20), "dim": 64, "window": (70, 40), "more": 3},
+    {"queries": (200, 3), "keys": (200, 130), "dim": 128, "window": (63, -1), "causal": True},
+    {"queries": (150, 40), "keys": (330, 90), "dim": 64, "window": (127, 0), "causal": True},
+    {"queries": (330,), "keys": (150,), "dim": 96, "window": (64, 9), "heads": (2, 1)},
+    {"queries": (200, 30), "keys": (210, 25), "dim": 64, "window": (-1, 5), "heads": (3, 1)},
+    {"queries": (130, 9), "keys": (300, 70), "dim": 128, "window": (20, -1)},
+    {"queries": (70, 30), "keys": (70, 30), "dim": 136, "window": (5, 5)},
+    {"queries": (1,) * 45 + (200,), "keys": (2,) * 45 + (190,), "window": (30, 3), "dim": 64},
+    {"queries": (300,), "keys": (300,), "dim": 64, "window": (128, 128), "heads": (2, 2)},
+)
+"""Windows of no width, with edges in and between tiles, longer than a sequence, on one side; rows without a
+key; tiles that one warpgroup alone needs, at either end."""
 
 
 def _varlen(impl):
     """With one multiprocessor v3 has two warpgroups a block from some 128 rows and heads on."""
     for number, values in enumerate(_PACKED):
         yield from copied("attention_varlen", impl, values, (1, 132) if number >= 8 else (132, 1))
+    for number, values in enumerate(_WINDOWED):
+        yield from copied("attention_varlen", impl, values, (1, 132) if number % 2 else (1, 1))
 
 
 def _execute_varlen(op, impl, values, dtype, contiguous, seed):
     case = varlen_tools.make(**values, dtype=dtype, strided=not contiguous)
-    out = torch.ops.fusescope.attention_varlen(*case.args, case.causal, case.scale, impl)
+    window = case.window or ()
+    out = torch.ops.fusescope.attention_varlen(*case.args, case.causal, case.scale, impl, *window)
     return varlen_tools.wrong(out, case, dtype)
 
 

@@ -92,4 +92,5 @@ def _decoded(case, impl):
 
 
 def _packed(packed, impl):
-    return torch.ops.fusescope.attention_varlen(*packed.args, packed.causal, packed.scale, impl)
+    window = packed.window or ()
+    return torch.ops.fusescope.attention_varlen(*packed.args, packed.causal, packed.scale, impl, *window)

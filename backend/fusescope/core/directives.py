@@ -9,7 +9,8 @@ is given, and how its blocks share the work.
 
 takes: dtypes (fp32 fp16 bf16, default all), head sizes above and up to a number, no bias, positive scales
 only, operands that TMA can address (default: none of these limits); softcap and sinks; score, an expression
-that modifies scores; an fp8 cache; a new token's key and value in the same launch (default: not taken).
+that modifies scores; an fp8 cache; a new token's key and value in the same launch; window, of packed
+attention (default: not taken).
 plan: lists (tile lists, the default), schedule (tile lists merged for pairs of query tiles) or parts (work
 items instead of the plan, each for two neighbouring query tiles; "parts, 3 query tiles": for three).
 tiles: query tiles per block and blocks per multiprocessor up to 64 columns of head size; of several lines the
@@ -54,6 +55,7 @@ class Inputs:
     fp8_cache: bool = False
     new_token: bool = False
     few_rows: bool = False
+    window: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Takes:
     expressed: bool = False
     fp8_cache: bool = False
     new_token: bool = False
+    window: bool = False
 
     def has_head_dim(self, size: int) -> bool:
         return self.above < size and (self.head_dim is None or size <= self.head_dim)
@@ -85,6 +88,7 @@ class Takes:
             and (self.expressed or not inputs.expressed)
             and (self.fp8_cache or not inputs.fp8_cache)
             and (self.new_token or not inputs.new_token)
+            and (self.window or not inputs.window)
         )
 
 
@@ -155,6 +159,7 @@ _FURTHER = {
     "score": "expressed",
     "fp8-cache": "fp8_cache",
     "new-token": "new_token",
+    "window": "window",
 }
 _LIMITS = {"no-bias": "bias", "scale>0": "any_scale", "tma": "any_strides"}
 

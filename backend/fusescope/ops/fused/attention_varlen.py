@@ -6,6 +6,7 @@ from itertools import accumulate
 
 from fusescope.core.schema import Parameter, size
 from fusescope.ops.attention.describe import lengths as length_texts
+from fusescope.ops.attention.describe import window
 from fusescope.ops.attention.describe.cases import DTYPES, KV_HEADS, TOLERANCE, complete_heads, head_dim
 from fusescope.ops.attention.varlen import attention_varlen, choose
 from fusescope.ops.base import Cost, Peer
@@ -17,8 +18,8 @@ __all__ = ["DTYPES", "TOLERANCE", "attention_varlen"]
 NAME = "attention_varlen"
 TITLE = "Attention, packed sequences"
 SUMMARY = (
-    "out = softmax(q kᵀ / √D, causal or not) v inside each of several sequences that lie packed, "
-    "without padding."
+    "out = softmax(q kᵀ / √D, causal, within a window or neither) v inside each of several sequences that "
+    "lie packed, without padding."
 )
 FAMILY = "attention_varlen"
 PARAMETERS = (
@@ -35,6 +36,7 @@ PARAMETERS = (
         "whether a query sees only keys up to its own position",
         choices=("no", "yes"),
     ),
+    *window.PARAMETERS,
 )
 _PIECE = 1 << 25  # scores held at once by the reference: 256 MiB of float64
 
@@ -43,6 +45,7 @@ def validate(values):
     """The complete case, kv_heads filled in. ValueError for unknown keys, sizes out of bounds, and what does
     not fit together."""
     case = complete_heads(NAME, PARAMETERS, values)
+    window.check(case)
     if not any(_lengths(case)):
         raise ValueError(f"at least one sequence has a row, but lengths is {case['lengths']}")
     return case
@@ -55,15 +58,14 @@ def _lengths(values) -> tuple[int, ...]:
 def tolerance(values, dtype):
     """It shrinks with the outputs, which average over the keys: the fewest that a row sees (one under
     causal)."""
-    return length_texts.tolerance(
-        1 if values["causal"] == "yes" else min(n for n in _lengths(values) if n), dtype
-    )
+    seen = window.of_case(values)
+    return length_texts.tolerance(min(window.fewest(n, seen) for n in _lengths(values) if n), dtype)
 
 
 def inputs(values, dtype, device, seed, contiguous=True):
-    """q (T, H, D), k and v (T, H_kv, D), cu_seqlens int32 (batch + 1,), causal, and for the peers that need
-    them ``padded``: the same values as (batch, heads, longest, D), zeros beyond a sequence's end, and
-    ``lengths`` as a tuple.
+    """q (T, H, D), k and v (T, H_kv, D), cu_seqlens int32 (batch + 1,), causal, window (None where there is
+    none), and for the peers that need them ``padded``: the same values as (batch, heads, longest, D), zeros
+    beyond a sequence's end, and ``lengths`` as a tuple.
 
     contiguous=False: q, k and v are parts of one packed (T, H + 2 H_kv, D), which begins one element late.
     """
@@ -86,6 +88,7 @@ def inputs(values, dtype, device, seed, contiguous=True):
         "v": v,
         "cu_seqlens": cu,
         "causal": values["causal"] == "yes",
+        "window": window.given(values),
         "padded": padded,
         "lengths": lengths,
     }
@@ -100,9 +103,8 @@ def _pad(rows, lengths):
 
 
 def arguments(inputs):
-    return (inputs["q"], inputs["k"], inputs["v"], inputs["cu_seqlens"], inputs["cu_seqlens"]), {
-        "causal": inputs["causal"]
-    }
+    options = {name: inputs[name] for name in ("causal", "window") if inputs[name] is not None}
+    return (inputs["q"], inputs["k"], inputs["v"], inputs["cu_seqlens"], inputs["cu_seqlens"]), options
 
 
 def call(inputs, impl):
@@ -111,16 +113,16 @@ def call(inputs, impl):
 
 
 def auto(inputs):
-    return choose(inputs["q"], inputs["k"], inputs["v"])
+    return choose(inputs["q"], inputs["k"], inputs["v"], window=inputs["window"])
 
 
 def reference(inputs):
     """The specification in float64, sequence by sequence and in pieces of rows; (T, H, D)."""
     cu = inputs["cu_seqlens"].tolist()
-    return specified(inputs["q"], inputs["k"], inputs["v"], cu, cu, inputs["causal"])
+    return specified(inputs["q"], inputs["k"], inputs["v"], cu, cu, inputs["causal"], inputs["window"])
 
 
-def specified(q, k, v, cu_q, cu_k, causal):
+def specified(q, k, v, cu_q, cu_k, causal, window=None):
     """What attention_varlen means, for any lengths of queries and keys (lists of numbers), in float64."""
     import torch
 
@@ -134,11 +136,15 @@ def specified(q, k, v, cu_q, cu_k, causal):
             last = min(first + step, q1)
             rows = q[first:last].double().view(last - first, kv, h // kv, d).permute(1, 2, 0, 3)
             scores = rows @ keys[:, None].transpose(2, 3) * d**-0.5
-            if causal:
-                position = (
-                    torch.arange(first - q0, last - q0, device=q.device)[:, None] + (k1 - k0) - (q1 - q0)
-                )
-                scores.masked_fill_(torch.arange(k1 - k0, device=q.device) > position, float("-inf"))
+            position = torch.arange(first - q0, last - q0, device=q.device)[:, None] + (k1 - k0) - (q1 - q0)
+            behind = position - torch.arange(
+                k1 - k0, device=q.device
+            )  # keys that the query is behind the key
+            left, right = window or (-1, -1)
+            if causal or right >= 0:
+                scores.masked_fill_(behind < (0 if causal else -right), float("-inf"))
+            if left >= 0:
+                scores.masked_fill_(behind > left, float("-inf"))
             weights = torch.softmax(scores, -1).nan_to_num_(0.0)  # a row without a key
             out[first:last] = (weights @ values[:, None]).permute(2, 0, 1, 3).reshape(last - first, h, d)
     return out
@@ -149,10 +155,9 @@ def cost(values, dtype):
     (executed); tensors once."""
     size = 4 if dtype == "float32" else 2
     h, kv, d, lengths = values["heads"], values["kv_heads"], values["head_dim"], _lengths(values)
-    causal, total = values["causal"] == "yes", sum(_lengths(values))
-    tiles = [-(-n // 64) for n in lengths]
-    live = sum(n * (n + 1) // 2 if causal else n * n for n in lengths)
-    executed = sum(n * (n + 1) // 2 if causal else n * n for n in tiles) * 64 * 64
+    seen, total = window.of_case(values), sum(_lengths(values))
+    live = sum(window.live(n, seen) for n in lengths)
+    executed = sum(window.live_tiles(n, seen) for n in lengths) * 64 * 64
     notes = {"rows": total, "share of padded rows": total / (len(lengths) * max(lengths))}
     return Cost(
         4.0 * d * h * live,
@@ -175,7 +180,7 @@ PEERS = {
     ),
     "sdpa_flash": Peer(
         late("attention.peers.varlen", "by_sdpa", "FLASH_ATTENTION"),
-        "padded: SDPA's FlashAttention; causal or equal lengths only",
+        "padded: SDPA's FlashAttention; causal or equal lengths only, no window",
         ("cuda",),
     ),
     "sdpa_efficient": Peer(
@@ -188,7 +193,9 @@ PEERS = {
         "padded: SDPA through cuDNN, padding mask",
         ("cuda",),
     ),
-    "sdpa_nested": Peer(late("attention.peers.varlen", "nested"), "packed: SDPA on jagged nested tensors"),
+    "sdpa_nested": Peer(
+        late("attention.peers.varlen", "nested"), "packed: SDPA on jagged nested tensors, no window"
+    ),
     "flash_varlen": Peer(
         late("attention.peers.varlen", "flash_varlen"),
         "packed: torch.nn.attention.varlen, FlashAttention with cu_seqlens",

@@ -38,15 +38,16 @@ def inputs(
     new_token: bool = False,
     few_rows: bool = False,
     bias: bool = False,
+    window: bool = False,
 ) -> Inputs:
     """dtype: a torch.dtype; positive_scale: the scale is; scheduled: the plan is of every key or has a
     schedule; items: it is one mask for all sequences, of which work items can be made; scored: with a
     soft-cap or sinks; expressed: with a score expression; fp8_cache: K and V of e4m3 with scales; new_token:
     with a new token's key and value, which go into the cache; few_rows: see ``least_rows``; bias: with one,
-    or with ALiBi."""
+    or with ALiBi; window: of packed attention."""
     plans = ("lists", *("schedule",) * scheduled, *("parts",) * (scheduled and items))
     limits = str(dtype).removeprefix("torch."), head_dim, tma, bias, positive_scale, plans
-    return Inputs(*limits, scored, expressed, fp8_cache, new_token, few_rows)
+    return Inputs(*limits, scored, expressed, fp8_cache, new_token, few_rows, window)
 
 
 @cache
@@ -93,12 +94,12 @@ def that_takes(family: str, index: int, *facts, **more) -> str | None:
         return None
 
 
-def least_rows(family: str, index: int, *facts) -> int:
+def least_rows(family: str, index: int, *facts, **more) -> int:
     """The query rows of all heads from which ``last_that_takes`` holds; below, with few_rows, another kernel
     is faster."""
     import torch
 
-    last = last_that_takes(family, index, *facts)
+    last = last_that_takes(family, index, *facts, **more)
     per_sm = next(v.least_rows for v in built(family, index) if v.name == last)
     return per_sm * torch.cuda.get_device_properties(index).multi_processor_count if per_sm else 0
 

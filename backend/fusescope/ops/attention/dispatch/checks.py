@@ -196,6 +196,25 @@ def scale(given) -> None:
         raise TypeError(f"scale is a number or None, not {given!r}") from None
 
 
+def is_window(given) -> bool:
+    """Whether it is (left, right) of packed attention."""
+    return (
+        type(given) is tuple
+        and len(given) == 2
+        and type(given[0]) is type(given[1]) is int
+        and -1 <= given[0] < 1 << 31
+        and -1 <= given[1] < 1 << 31
+    )
+
+
+def window(given) -> None:
+    if given is not None and not is_window(given):
+        raise ValueError(
+            "window is None or (left, right), numbers of keys from 0 to 2^31 - 1, or -1 for no limit; not "
+            f"{given!r}"
+        )
+
+
 def softcap(given) -> None:
     number = isinstance(given, (int, float)) and not isinstance(given, bool)
     if given is not None and not (number and 0 < given < float("inf")):

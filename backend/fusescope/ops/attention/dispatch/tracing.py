@@ -43,8 +43,8 @@ def that_takes(*facts, **more) -> str | None:
     return candidates.that_takes(*facts, **more)
 
 
-def least_rows(*facts) -> int:
-    return candidates.least_rows(*facts)
+def least_rows(*facts, **more) -> int:
+    return candidates.least_rows(*facts, **more)
 
 
 def that_takes_a_new_token(*facts) -> str | None:

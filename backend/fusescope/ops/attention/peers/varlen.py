@@ -22,32 +22,56 @@ def _packed(inputs):
 
 
 def _mask(inputs):
-    """The additive mask (batch, 1, 1, longest) of padding; None where nothing is masked.
+    """The additive mask of padding, (batch, 1, 1, longest), with a window also of that: (batch, 1, longest,
+    longest), or (1, 1, longest, longest) where no padding is seen. None where nothing is masked but by
+    causal.
 
     Under causal the padding needs none: it is after every key that a row sees.
     """
     q, lengths = inputs["padded"][0], inputs["lengths"]
     longest = q.shape[2]
-    if inputs["causal"] or min(lengths) == longest:
-        return None
-    # The rows of an empty sequence are dropped anyway.
-    seen = torch.tensor(lengths, device=q.device).clamp(min=1)[:, None]
-    return sdpa.dead_scores(torch.arange(longest, device=q.device) >= seen, q.dtype)[:, None, None]
+    padded = not inputs["causal"] and min(lengths) < longest
+    dead = None
+    if padded:
+        # The rows of an empty sequence are dropped anyway.
+        seen = torch.tensor(lengths, device=q.device).clamp(min=1)[:, None]
+        dead = (torch.arange(longest, device=q.device) >= seen)[:, None, None]
+    if inputs["window"]:
+        at = torch.arange(longest, device=q.device)
+        outside = ~_sees(at[:, None], at, *_window(inputs))[None, None]
+        dead = outside if dead is None else dead | outside
+    return None if dead is None else sdpa.dead_scores(dead, q.dtype)
+
+
+def _window(inputs) -> tuple[int, int]:
+    """(left, right) with what causal says."""
+    left, right = inputs["window"] or (-1, -1)
+    return left, 0 if inputs["causal"] else right
+
+
+def _sees(i, j, left: int, right: int):
+    """Whether queries at positions i see keys j, of a window that has a limit."""
+    if left < 0:
+        return j - i <= right
+    return i - j <= left if right < 0 else (i - j <= left) & (j - i <= right)
 
 
 def eager(inputs):
     """Padded, with every score in memory."""
     q, k, v = inputs["padded"]
-    mask = sdpa.later_keys(q.shape[2], q.dtype, q.device) if inputs["causal"] else _mask(inputs)
+    mask = _mask(inputs)
+    if inputs["causal"] and mask is None:
+        mask = sdpa.later_keys(q.shape[2], q.dtype, q.device)
     run = plain(sdpa.eager(q, k, v, lambda: mask))
     run.finish = _packed(inputs)
     return run
 
 
 def by_sdpa(backend, inputs):
-    """SDPA on the padded tensors with the padding as a mask; the result stays padded."""
+    """SDPA on the padded tensors with padding and window as a mask; the result stays padded."""
     q, k, v = inputs["padded"]
-    mask, gqa, causal = _mask(inputs), q.shape[1] != k.shape[1], inputs["causal"]
+    mask, gqa = _mask(inputs), q.shape[1] != k.shape[1]
+    causal = inputs["causal"] and mask is None
     function = torch.nn.functional.scaled_dot_product_attention
 
     def call():
@@ -64,6 +88,8 @@ def nested(inputs):
     lengths, offsets = inputs["lengths"], inputs["cu_seqlens"].long()
     if 0 in lengths:
         raise Unsupported("nested tensors are given to SDPA without empty sequences only")
+    if inputs["window"]:
+        raise Unsupported("SDPA takes no mask on nested tensors, so no window")
     shortest, longest = min(lengths), max(lengths)
 
     def jagged(t):
@@ -94,8 +120,12 @@ def flash_varlen(inputs):
         if "enable_gqa" not in takes:
             raise Unsupported("varlen_attn of this torch does not take grouped heads")
         extra["enable_gqa"] = True
-    if causal:
-        extra |= {"window_size": (-1, 0)} if "window_size" in takes else {"is_causal": True}
+    if "window_size" in takes:
+        extra["window_size"] = _window(inputs)
+    elif inputs["window"]:
+        raise Unsupported("varlen_attn of this torch takes no window")
+    else:
+        extra["is_causal"] = causal
     if q.dtype.itemsize != 2 or not q.is_cuda:
         raise Unsupported(f"varlen_attn takes float16 and bfloat16 on CUDA, not {q.dtype} on {q.device.type}")
     if any(t.data_ptr() % 16 for t in (q, k, v)):
@@ -108,9 +138,10 @@ def flash_varlen(inputs):
 
 
 def flex(inputs):
-    """FlexAttention over all rows as one sequence, compiled, with a BlockMask of the documents made outside
-    the call."""
-    q, k, v, lengths, causal = (inputs[n] for n in ("q", "k", "v", "lengths", "causal"))
+    """FlexAttention over all rows as one sequence, compiled, with a BlockMask of the documents, within the
+    window, made outside the call."""
+    q, k, v, lengths = (inputs[n] for n in ("q", "k", "v", "lengths"))
+    left, right = _window(inputs)
     document = torch.repeat_interleave(
         torch.arange(len(lengths), device=q.device), torch.tensor(lengths, device=q.device)
     )
@@ -118,7 +149,7 @@ def flex(inputs):
 
     def keep(b, h, i, j):
         same = document[i] == document[j]
-        return same & (j <= i) if causal else same
+        return same if left < 0 and right < 0 else same & _sees(i, j, left, right)
 
     block_mask = create_block_mask(keep, None, None, q.shape[0], q.shape[0], device=q.device)
 
