@@ -4,10 +4,10 @@
 // so the launch depends on nothing that lies on the device; slots beyond the last block end at once. The rows after the
 // last sequence count as one more sequence, without keys.
 //
-// Up to 31 sequences: a lane each. Sequences are ranked by their keys, and the longest have the first slots, so that
-// what runs at the end of the grid is short. More: sequence b owns the slots from cu_q[b] / R + b on, which are never
-// fewer than its blocks and known from cu_q[b] alone, and 32 lanes search for it. In a sequence the last rows come
-// first: under causal they see most keys.
+// Up to 31 sequences: a lane each. Sequences are ranked by the keys that their blocks see, within a window no more than
+// that lets them, and those with most have the first slots, so that what runs at the end of the grid is short. More:
+// sequence b owns the slots from cu_q[b] / R + b on, which are never fewer than its blocks and known from cu_q[b]
+// alone, and 32 lanes search for it. In a sequence the last rows come first: under causal they see most keys.
 //
 // Kernels are instantiated apart for calls with a window (Windowed), so that those without pay nothing for it.
 #pragma once
@@ -118,15 +118,14 @@ __device__ __forceinline__ int keys_of_row(const AttentionVarlenArgs& a, const W
   return a.causal && upto < w.keys ? upto : w.keys;
 }
 
-// Row i sees the keys i + edge <= j < i + diagonal that there are; without a window every j >= 0.
+// Row i sees the keys j < i + diagonal that there are; of them within a window the last `width`.
 __device__ __forceinline__ int diagonal_of(const AttentionVarlenArgs& a, const Work& w) {
   return a.causal ? w.keys - w.queries + 1 : w.keys;
 }
 __device__ __forceinline__ int diagonal_of(const Windowed& a, const Work& w) {
   return w.keys - w.queries + 1 + a.right;
 }
-__device__ __forceinline__ int edge_of(const AttentionVarlenArgs&, const Work&) { return 0; }
-__device__ __forceinline__ int edge_of(const Windowed& a, const Work& w) { return w.keys - w.queries - a.left; }
+__device__ __forceinline__ int width_of(const Windowed& a) { return a.left + a.right + 1; }
 
 __device__ __forceinline__ int keys_of_row(const Windowed& a, const Work& w, int row) {
   const int upto = row + diagonal_of(a, w);
@@ -137,7 +136,7 @@ __device__ __forceinline__ int keys_of_row(const Windowed& a, const Work& w, int
 // changes the machine code.
 __device__ __forceinline__ int first_of_row(const AttentionVarlenArgs&, const Work&, int) { return 0; }
 __device__ __forceinline__ int first_of_row(const Windowed& a, const Work& w, int row) {
-  const int first = row + edge_of(a, w);
+  const int first = row + diagonal_of(a, w) - width_of(a);
   return first > 0 ? first : 0;
 }
 }  // namespace varlen

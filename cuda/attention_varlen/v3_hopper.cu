@@ -16,6 +16,7 @@
 #include "../common/device.cuh"
 #include "packed_maps.cuh"
 #include "sequence_again.cuh"
+#include "window_mask.cuh"
 
 namespace {
 using namespace hopper;
@@ -80,11 +81,7 @@ __global__ void __launch_bounds__(128 * WG, ForwardShape<Panels, WG>::blocks_per
   if constexpr (S::q_in_registers) read_fragments(q_fragments, q_tile, warp, lane);
   const int column = 2 * (lane % 4), row = w.row + 64 * wg + 16 * (warp % 4) + lane / 4;  // the thread's first element
   const int seen[2] = {varlen::keys_of_row(args, w, row), varlen::keys_of_row(args, w, row + 8)};
-  const int from[2] = {kWindowed ? varlen::first_of_row(args, w, row) : 0,
-                       kWindowed ? varlen::first_of_row(args, w, row + 8) : 0};
-  const int all_see = uniform(varlen::keys_of_row(args, w, w.row + 64 * wg));  // the keys of the first row end first
-  const int all_from =                                                         // those of the last begin last
-      kWindowed ? uniform(varlen::first_of_row(args, w, w.row + 64 * wg + 63)) : 0;
+  const int all_see = uniform(varlen::keys_of_row(args, w, w.row + 64 * wg));  // the first row sees fewest
   Context<T, Panels> context;
   float x[32];
   OnlineSoftmax<> softmax;
@@ -108,13 +105,15 @@ __global__ void __launch_bounds__(128 * WG, ForwardShape<Panels, WG>::blocks_per
     release(step);
   };
   auto apply = [&](int step) {
-    const int first = (base + step) * 64;
-    if (first + 64 <= all_see && (!kWindowed || first >= all_from)) return;
-#pragma unroll
-    for (int i = 0; i < 32; ++i) {
-      const int key = first + 8 * (i / 4) + column + (i & 1), r = i & 2 ? 1 : 0;
-      if (key >= seen[r] || (kWindowed && key < from[r])) x[i] = -INFINITY;
+    if constexpr (kWindowed) {
+      const int tile_row = w.row + 64 * wg;
+      return varlen::mask_window(x, tile_row + varlen::diagonal_of(args, w), varlen::width_of(args), w.keys,
+                                 (base + step) * 64, row - tile_row, column);
     }
+    if (step * 64 + 64 <= all_see) return;
+#pragma unroll
+    for (int i = 0; i < 32; ++i)
+      if (step * 64 + 8 * (i / 4) + column + (i & 1) >= seen[i & 2 ? 1 : 0]) x[i] = -INFINITY;
   };
   if constexpr (kWindowed) memory.skip(0, begin, release);
   overlap(

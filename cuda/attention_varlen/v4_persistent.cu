@@ -7,7 +7,7 @@
 // The block of attention's v5 (hopper_shared.cuh, hopper_step.cuh): up to 64 columns two pairs of consumer warpgroups,
 // above one, each pair fed by a producer warp. An item is 128 query rows of a sequence and a head, 64 for each
 // warpgroup of the pair, which share KV tiles. Producer warps draw items (../common/tickets.cuh), each while the one
-// before is loaded, the longest sequences first, so that no multiprocessor is left with more than the others, and load
+// before is loaded, those with most keys first, so that no multiprocessor is left with more than the others, and load
 // queries, keys and values across the bounds of items. Within a window only tiles that an item's rows see are loaded,
 // from the last to the first, and only those at the window's edges are masked.
 //
@@ -23,6 +23,7 @@
 #include "items.cuh"
 #include "packed_maps.cuh"
 #include "sequence_again.cuh"
+#include "window_mask.cuh"
 
 namespace {
 using namespace hopper;
@@ -97,9 +98,9 @@ __device__ __forceinline__ void consume(const Args& args, const SharedStorage<S>
     if (kWindowed && mine > 0)
       skip_to(step + varlen::first_of_row(args, item.work, item.work.row) / 64 + item.steps - tiles);
     const uint32_t begin = step, end = step + mine;
-    const int diagonal = varlen::diagonal_of(args, item.work), edge = kWindowed ? varlen::edge_of(args, item.work) : 0;
-    const int all_see = first + diagonal < keys ? first + diagonal : keys;  // the keys of the first row end first
-    const int all_from = first + 63 + edge;                                 // those of the last begin last
+    const int diagonal = varlen::diagonal_of(args, item.work), see = first + diagonal;  // of the first row
+    const int all_see = see < keys ? see : keys;                                        // it sees fewest
+    const int last = kWindowed ? tiles - 1 + int(begin) : 0;  // a window's tiles come in reverse order
     const uint64_t q = moved_descriptor(first_q, round % S::q_stages * 2 * kTile);
     float x[32], part[2];
     uint32_t weights[4][4];
@@ -108,14 +109,16 @@ __device__ __forceinline__ void consume(const Args& args, const SharedStorage<S>
       rows.start_scores(x, q, moved_descriptor(first_k, step % S::kv_stages * kTile));
     };
     auto mask = [&] {
-      const int number = int(step - begin), key = (kWindowed ? tiles - 1 - number : number) * 64;
-      if (key + 64 <= all_see && (!kWindowed || key >= all_from)) return;
+      if constexpr (kWindowed)
+        return varlen::mask_window(x, see, varlen::width_of(args), keys, (last - int(step)) * 64, warp_row + lane / 4,
+                                   2 * (lane % 4));
+      const int key = int(step - begin) * 64;
+      if (key + 64 <= all_see) return;
       const int row = first + warp_row + lane / 4, column = key + 2 * (lane % 4);
 #pragma unroll
       for (int i = 0; i < 32; ++i) {
         const int at = column + 8 * (i / 4) + (i & 1);
         if (at >= keys || at >= row + (i & 2 ? 8 : 0) + diagonal) x[i] = -INFINITY;
-        if (kWindowed && at < row + (i & 2 ? 8 : 0) + edge) x[i] = -INFINITY;
       }
     };
     auto start_context = [&](uint32_t of) {

@@ -111,11 +111,20 @@ def emulations() -> dict[str, Emulation]:
         cases_dense,
         cases_fp8,
         cases_layer,
+        cases_packed,
         cases_sparse,
     )
 
     return {
         op: emulation
-        for module in (cases_attention, cases_decoder, cases_dense, cases_fp8, cases_layer, cases_sparse)
+        for module in (
+            cases_attention,
+            cases_decoder,
+            cases_dense,
+            cases_fp8,
+            cases_layer,
+            cases_packed,
+            cases_sparse,
+        )
         for op, emulation in module.EMULATIONS.items()
     }

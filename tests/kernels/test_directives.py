@@ -36,7 +36,7 @@ def test_how_blocks_share_tiles():
         (
             "takes: fp8",
             "takes: fp32 fp16 bf16 d>64 d<=128 no-bias scale>0 tma softcap+sinks score fp8-cache new-token "
-            "are known, not 'fp8'",
+            "window are known, not 'fp8'",
         ),
         ("plan: lots", "plan: one of lists, schedule, parts, or such as parts, 3 query tiles, not 'lots'"),
         ("plan: parts, three query tiles", "not 'parts, three query tiles'"),

@@ -8,10 +8,11 @@ from tests.models.tiny_models import built, case
 pytestmark = pytest.mark.usefixtures("cpu_kernels")
 
 
-def test_padding_is_removed_and_put_back_as_zeros():
+@pytest.mark.parametrize("mask", ["full", "causal", "sliding_window:left=3,right=2"])
+def test_padding_is_removed_and_put_back_as_zeros(mask):
     from fusescope.models.run.fused_encoder import FusedEncoder
 
-    asked = case("bert-base", lengths="9+17")
+    asked = case("bert-base", lengths="9+17", mask=mask)
     model = built("bert-base")
     inputs = build.inputs(model, asked)
     seen = {}

@@ -86,6 +86,10 @@ def shown(at) -> str:
             {"lengths": "padded", "mask-full": "bigbird"},
             ("Attention alone under bigbird:window=64", ": not recorded.", "mask none instead of bigbird"),
         ),
+        (
+            {"lengths": "padded", "mask-full": "sliding_window:left=64,right=9"},
+            ("Attention alone under sliding_window:left=64,right=9: not recorded.",),
+        ),
     ],
     ids=[
         "padded",
@@ -99,6 +103,7 @@ def shown(at) -> str:
         "derived",
         "operator mask",
         "packed mask",
+        "packed window",
     ],
 )
 def test_what_is_fastest(draw, recorded, query, says):

@@ -79,7 +79,8 @@ def _answer(found: Found) -> _Answer:
 
 def _mask(question: Question) -> str:
     """ " under sliding_window:left=128,right=128": a mask's name alone does not say how wide it is."""
-    text = str(question.case.get("mask", "full"))
+    sides = [f"{name}={question.case[name]}" for name in ("left", "right") if name in question.case]
+    text = "sliding_window:" + ",".join(sides) if sides else str(question.case.get("mask", "full"))
     if text in ("full", "causal"):
         return ""
     mask = masks.parse(text)

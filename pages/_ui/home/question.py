@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from fusescope import models, ops
+from fusescope import masks, models, ops
 from fusescope.analysis import hardware
 from fusescope.charts import captions
 from fusescope.core.records import DTYPES
@@ -146,7 +146,9 @@ def _of_attention(case: Mapping[str, Any], lengths: str, dtype: str, name: str) 
         return Question(ATTENTION, case, dtype, name)
     packed = {k: v for k, v in case.items() if k != "mask"} | {"lengths": "drawn"}
     packed["causal"] = "yes" if case["mask"] == "causal" else "no"
-    if case["mask"] not in ("full", "causal"):  # packed sequences take no other; so none was measured
+    if case["mask"].startswith("sliding_window"):
+        packed |= masks.parse(case["mask"]).resolved(case["seq"]).values
+    elif case["mask"] not in ("full", "causal"):  # packed sequences take no other; so none was measured
         packed["mask"] = case["mask"]
     return Question("attention_varlen", packed, dtype, name)
 

@@ -8,9 +8,9 @@ LayerNorm, product with bias and GELU, product with bias and residual. Each is o
 cuBLASLt's product is the fastest for GELU with erf, with which none of its own ends: that is a second one.
 Attention writes its heads side by side, so nothing is copied.
 
-Packed: with lengths and a full or causal mask the padding is dropped after the embedding and put back as
-zeros at the end; all layers then work on (total tokens, width) only. ``total`` may be a bucket above the sum
-of the lengths, so that one captured graph serves many of them.
+Packed: with lengths and a full or causal mask or a sliding window the padding is dropped after the embedding
+and put back as zeros at the end; all layers then work on (total tokens, width) only. ``total`` may be a
+bucket above the sum of the lengths, so that one captured graph serves many of them.
 """
 
 from __future__ import annotations
@@ -69,11 +69,13 @@ class FusedEncoder:
 
     def packs(self, inputs: Mapping[str, Any]) -> bool:
         """Whether padding is removed for these inputs."""
-        return inputs["mask"].name in PACKABLE and any(n != self.case["seq"] for n in inputs["lengths"])
+        packable = inputs["mask"].name in (*PACKABLE, "sliding_window")
+        return packable and any(n != self.case["seq"] for n in inputs["lengths"])
 
     def plan(self, inputs: Mapping[str, Any]):
-        """The plan of a mask that the packed kernel does not take; None for the others."""
-        return None if inputs["mask"].name in PACKABLE else masking.plan_of(inputs, self.device)
+        """The plan of a mask for which the packed kernel is not called; None for the others."""
+        packed = inputs["mask"].name in PACKABLE or self.packs(inputs)
+        return None if packed else masking.plan_of(inputs, self.device)
 
     def __call__(
         self,
@@ -126,10 +128,12 @@ class FusedEncoder:
         batch, seq = self.case["batch"], self.case["seq"]
         if offsets is not None or (self.by_rows and mask in PACKABLE):
             offsets = self._offsets(batch, seq) if offsets is None else offsets
+            sides = inputs["mask"].resolved(seq).values if mask == "sliding_window" else None
+            window = sides and (sides["left"], sides["right"])
 
             def by_rows(qkv):
                 q, k, v = qkv.reshape(-1, 3, heads, dim).unbind(1)
-                out = attention_varlen(q, k, v, offsets, offsets, causal=mask == "causal")
+                out = attention_varlen(q, k, v, offsets, offsets, causal=mask == "causal", window=window)
                 return out.reshape(*qkv.shape[:-1], heads * dim)
 
             return by_rows
