@@ -183,7 +183,7 @@ def test_counts(n, window):
 
 def test_cases_without_a_window_stay_the_same_cases():
     plain = OP.validate(SMALL)
-    assert "left" not in plain and OP.validate(plain | {"left": -1, "right": -1}) == plain
+    assert "left" not in plain and OP.validate(plain | {"left": None}) == plain
     assert OP.validate(SMALL | {"left": 4})["left"] == 4
     with pytest.raises(ValueError, match="right is 0 or left out where causal is yes, not 3"):
         OP.validate(SMALL | {"causal": "yes", "right": 3})

@@ -9,6 +9,8 @@ ABSENT: Mapping[str, Any] = {
     "tokens": 1,
     "page": "none",
     "window": "none",
+    "left": "none",
+    "right": "none",
     "softcap": "none",
     "sinks": "no",
     "alibi": "no",

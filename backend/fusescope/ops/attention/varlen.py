@@ -112,7 +112,7 @@ def choose(q, k, v, scale: float = 1.0, window=None) -> str:
         return "cpu"
     tma = all(map(candidates.tma_takes, (q, k, v)))
     facts = "attention_varlen", q.device.index, q.dtype, int(q.shape[2]), tma, scale > 0
-    more = {"window": window is not None}
+    more = {"window": window not in (None, (-1, -1))}
     few_rows = q.shape[0] * q.shape[1] < tracing.least_rows(*facts, **more)
     return tracing.last_that_takes(*facts, few_rows=few_rows, **more)
 

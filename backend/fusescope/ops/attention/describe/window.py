@@ -15,11 +15,11 @@ def _side(name: str, what: str) -> Parameter:
     return Parameter(
         name,
         "int",
-        -1,
-        f"sliding window: keys that a query sees at most {what} its own; -1: no limit",
-        low=-1,
+        None,
+        f"sliding window: keys that a query sees at most {what} its own; all where left out",
+        low=0,
         high=_MOST,
-        typical=(-1, 127, 255, 1023, 4095),
+        typical=(127, 255, 511, 1023, 4095),
         sweep=True,
         default_help="no limit",
         omitted=True,
@@ -31,7 +31,7 @@ PARAMETERS = (_side("left", "before"), _side("right", "after"))
 
 def check(case) -> None:
     """ValueError where causal and right contradict each other."""
-    if case["causal"] == "yes" and case.get("right", -1) > 0:
+    if case["causal"] == "yes" and case.get("right"):
         raise ValueError(f"right is 0 or left out where causal is yes, not {case['right']}")
 
 
