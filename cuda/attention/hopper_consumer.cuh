@@ -2,6 +2,8 @@
 // dead for it.
 #pragma once
 #include "../common/dependent.cuh"
+#include "hopper_items_bias.cuh"
+#include "hopper_partials.cuh"
 #include "hopper_producer.cuh"
 #include "hopper_step.cuh"
 
@@ -19,7 +21,8 @@ __device__ __forceinline__ void consume_work_items(const Args& args, const CUten
   uint32_t step = 0, stored = 0;
   bool storing = false;  // without own_results: the query stage of the round before holds results, TMA still reads them
   uint32_t shift = 0;    // stage of a step's tiles, relative to the step (hopper_producer.cuh)
-  Rows<T, Panels> rows;
+  Rows<T, Panels, kBiasedItems<Args>> rows;
+  uint32_t biases = 0;       // tiles of the bias so far
   bool has_context = false;  // rows.o holds a product
   unsigned broken = 0;       // not 0: this thread stored a NaN
   float before[2];           // log-sum-exp of earlier parts, loaded early
@@ -52,12 +55,13 @@ __device__ __forceinline__ void consume_work_items(const Args& args, const CUten
     };
     float x[32];
     uint32_t weights[4][4];
+    constexpr bool kMaskAhead = kItemBias<Args> != ItemBias::elements;  // else there is no register for it
     uint32_t next_bits = 0;
     // Waits for a step's keys and loads the mask bitmap of its tile if that is partial, one step ahead.
     auto prefetch_mask = [&](uint32_t at, uint32_t partial) {
       if (at == end) return;
       smem.k.await_full(at);
-      if (top_bit(partial)) {
+      if (kMaskAhead && top_bit(partial)) {
         const int code = smem.tile_codes[at % S::kv_stages].of[tile];
         next_bits = args.fragments[int64_t(code) * 128 + threadIdx.x % 128];
       }
@@ -66,9 +70,44 @@ __device__ __forceinline__ void consume_work_items(const Args& args, const CUten
     auto start_scores = [&] {
       rows.start_scores(x, q, moved_descriptor(first_k, (step + shift) % S::kv_stages * kTile));
     };
+    auto add_elements = [&] {
+      if constexpr (S::biased) {
+        const int4 now =
+            smem.items[again(int(round)) % S::q_stages];  // in registers from step to step it would cost spills
+        const int head = uniform(now.y), b = uniform(now.z);
+        const int position = (S::tiles * WorkItems::group(uniform(now.x)) + tile) * 64;
+        const int64_t first = b * args.bias_stride[0] + (head - b * args.heads) * args.bias_stride[1];
+        const int2 place = smem.tile_codes[step % S::kv_stages].place;
+        if constexpr (S::bias_tiles) {
+          const int row = WorkItems::first_row(position + WorkItems::warp_rows()), key = place.x + threadIdx.x % 4 * 2;
+          const auto row_at = [&](int at) {
+            return (at < args.seq_q ? work.row_of(at) : work.row_of(args.seq_q - 1)) * args.bias_stride[2];
+          };
+          add_bias_again(x, args.bias_scale, static_cast<const T*>(args.bias) + first + row_at(row) + key,
+                         row_at(row + 8) - row_at(row), args.seq_k - key);
+        } else {
+          float* const staged =
+              reinterpret_cast<float*>(smem.out.first + (4 * tile + threadIdx.x / 32 % 4) * kStagedBytes);
+          add_elements_of_bias<T>(x, args, work, first, position, place, staged);
+        }
+      }
+    };
     auto cap_and_mask = [&](uint32_t bits) {
       if constexpr (kScored<Args>) cap_scores(x, args);
-      if (top_bit(partial)) rows.mask(x, bits);
+      if constexpr (S::bias_tiles) {
+        const auto ring = bias_ring(smem, tile);
+        ring.await_full(biases);
+        add_tile_of_bias<T>(x, args.bias_scale, ring.at(biases), args.one_row);
+        ring.release(biases++);
+      } else {
+        add_elements();
+      }
+      if (!top_bit(partial)) return;
+      if constexpr (!kMaskAhead) {
+        const int code = smem.tile_codes[step % S::kv_stages].of[tile];
+        bits = args.fragments[int64_t(code) * 128 + threadIdx.x % 128];
+      }
+      rows.mask(x, bits);
     };
     auto start_context = [&](uint32_t of) {
       smem.v.await_full(of);
@@ -122,11 +161,12 @@ __device__ __forceinline__ void consume_work_items(const Args& args, const CUten
           prefetch_mask(step + 1, partial << 1);
           wgmma_wait<1>();
           fence_registers(x);
+          if constexpr (kItemBias<Args> == ItemBias::elements) finish_context(step - 1);  // loads need its registers
           cap_and_mask(bits);
           // Exponentials in two halves: the wait for P V stands between them.
           rows.template exponentiate<0>(x, factor, part);
           fence_registers(x);
-          finish_context(step - 1);
+          if constexpr (kItemBias<Args> != ItemBias::elements) finish_context(step - 1);
           rows.template exponentiate<1>(x, factor, part);
           rows.pack(weights, x);
           // Check for growth late so that no instruction stalls on it; rare: then recompute the scores.
@@ -134,6 +174,7 @@ __device__ __forceinline__ void consume_work_items(const Args& args, const CUten
             rows.recompute_scores(x, smem.q.at(round) + tile * S::tile_bytes, smem.k.at(step + shift),
                                   args.head_dim & 1);
             if constexpr (kScored<Args>) cap_scores(x, args);
+            add_elements();
             if (top_bit(partial)) {
               const int code = smem.tile_codes[step % S::kv_stages].of[tile];
               rows.mask(x, args.fragments[int64_t(code) * 128 + threadIdx.x % 128]);
@@ -153,7 +194,7 @@ __device__ __forceinline__ void consume_work_items(const Args& args, const CUten
     if (!(what & kLastRound)) continue;
     rows.total();
     if (slot >= 0)
-      work.template store_partial<T, Panels, S::tiles>(slot, tile, rows);
+      store_partial<Panels, S::tiles>(work.slots, slot, tile, rows);
     else if constexpr (S::own_results)
       broken |= work.template store_by_tma<T, Panels, S::tiles>(
           args, out_map, uniform(item.y), uniform(item.z), S::tiles * group + tile, smem.out, stored++, rows, before);

@@ -121,6 +121,7 @@ __device__ __forceinline__ void produce_work_items(const CUtensorMap* q_map, con
       typename S::Codes codes;
 #pragma unroll
       for (int w = 0; w < S::tiles; ++w) codes.of[w] = __shfl_sync(kAll, E::code(prefetched.entry, w), i);
+      if constexpr (S::biased) codes.place = make_int2(x, y);
       if (!leader) continue;
       auto load = [&](const auto& ring, const CUtensorMap* map) {
         uint64_t* const there = ring.full + step % S::kv_stages;

@@ -1,5 +1,5 @@
 // Soft-capped scores and attention sinks (scored.h) of the Hopper kernels: v4 to v6 are compiled for AttentionArgs and,
-// apart, for ScoredArgs or, v5 and v6, ScoredItemArgs.
+// apart, for ScoredArgs or, v5 and v6, ScoredItemArgs and what is derived from it.
 #pragma once
 #include "../common/exp2.cuh"
 #include "attention.cuh"
@@ -23,6 +23,21 @@ inline ScoredItemArgs for_items(const AttentionArgs& args, const AttentionScored
   const float cap = more.softcap;
   if (!(cap > 0.f)) return {{args, more}, args.scale * kLog2e, 0.f, 0.f, 0.f};
   return {{args, more}, 1.f, args.scale / cap * (2.f * kLog2e), cap * kLog2e, 2.f * cap * kLog2e};
+}
+
+// With a bias, and maybe a soft-cap or sinks (hopper_items_bias.cuh). Scores are in natural units: factor is log2 e,
+// and outer makes them such.
+struct BiasedItemArgs : ScoredItemArgs {
+  float bias_scale;  // of the scores that the bias is added to
+  // Key n of a tile is (n & k_mask) k_modulus + (n >> k_shift) behind its first, since a tile is keys of one residue
+  // class or several whole classes (parts.h).
+  int k_modulus, k_mask, k_shift;
+};
+template <typename Args> constexpr bool kBiasedItems = std::is_base_of_v<BiasedItemArgs, Args>;
+inline BiasedItemArgs with_bias(const AttentionArgs& args, const AttentionScored& more) {
+  const float cap = more.softcap;
+  if (!(cap > 0.f)) return {{{args, more}, kLog2e, 0.f, 0.f, 0.f}, args.scale, 1, 63, 6};
+  return {{{args, more}, kLog2e, args.scale / cap * (2.f * kLog2e), cap, 2.f * cap}, 1.f, 1, 63, 6};
 }
 
 __device__ __forceinline__ const AttentionScored& scored_of(const ScoredArgs& args) { return args.more; }
@@ -58,13 +73,6 @@ __device__ __forceinline__ void divide_with_sink(float (&inverse)[2], float sink
     const float total = sum[r] * shrink + exp2_approx(sink * kLog2e - top);
     inverse[r] = total > 0.f ? shrink / total : total;  // a NaN stays NaN
   }
-}
-
-// A log2-sum-exp with such a key more.
-__device__ __forceinline__ float add_sink(float lse, float sink) {
-  const float top = fmaxf(lse, sink * kLog2e);
-  if (sink == -INFINITY || top == -INFINITY) return lse;
-  return top + log2f(exp2_approx(lse - top) + exp2_approx(sink * kLog2e - top));
 }
 
 }  // namespace hopper

@@ -1,5 +1,5 @@
-// Shared memory of a team of consumer warpgroups, one for each query tile of a group (parts.h), and its producer warp:
-// ring buffers of queries, keys, values and results, and a tile of ones.
+// Shared memory of a team of consumer warpgroups, one for each query tile of a group (parts.h), and its producer warps:
+// ring buffers of queries, keys, values, results and tiles of a bias, and a tile of ones.
 #pragma once
 #include "../common/hopper.cuh"
 #include "../common/mma.cuh"
@@ -13,9 +13,19 @@ template <typename T, int Tiles> struct alignas(Tiles * sizeof(T) <= 8 ? 8 : 16)
   T of[Tiles];
 };
 
+// A bias of the scores: none; read element by element; or by tiles that a producer warp of its own loads.
+enum class ItemBias { none, elements, tiles };
+
+// What the producer says of a KV tile where there is a bias: its codes, index and residue of its first key.
+template <int Tiles> struct alignas(16) PlacedCodes {
+  int of[Tiles];
+  int2 place;
+};
+
 // Tiles: query tiles of a group.
-template <int Panels, int Tiles> struct Shape {
-  static_assert(Tiles == 2 || (Tiles == 3 && Panels == 2));
+template <int Panels, int Tiles, ItemBias Bias = ItemBias::none> struct Shape {
+  static_assert(Tiles == 2 || (Tiles == 3 && Panels == 2 && Bias == ItemBias::none));
+  static constexpr bool biased = Bias != ItemBias::none, bias_tiles = Bias == ItemBias::tiles;
   static constexpr int tiles = Tiles, teams = Panels == 1 ? 2 : 1;  // of a group; of a block
   static constexpr int threads = 128 * (tiles * teams + 1);         // the last warpgroup is the producer
   // Per thread: 65536 divided among the threads of the block, in multiples of 8.
@@ -25,17 +35,21 @@ template <int Panels, int Tiles> struct Shape {
   static constexpr int consumer_registers = (registers + (registers - producer_registers) / (tiles * teams)) / 8 * 8;
   static constexpr int q_stages = 2, kv_stages = 4;  // pipeline stages: groups of query tiles; KV tiles
   // Whether results have shared memory of their own; else they take the place of the item's queries.
-  static constexpr bool own_results = Tiles == 2;
+  static constexpr bool own_results = Tiles == 2 && !biased;
+  static constexpr int bias_stages = bias_tiles ? Panels : 0;  // of each query tile: as many as results leave room for
   static constexpr int tile_bytes = Panels * kTileBytes, group_bytes = tiles * tile_bytes;
-  static constexpr int team_bytes = (q_stages + own_results) * group_bytes + 2 * kv_stages * tile_bytes;
+  static constexpr int team_bytes =
+      (q_stages + (own_results || biased)) * group_bytes + 2 * kv_stages * tile_bytes;  // the bias in place of results
+  static_assert(bias_stages * tiles * kTileBytes <= group_bytes);
   static constexpr int data_bytes = teams * team_bytes;
   static constexpr int ones_bytes =
       Panels == 1 ? 16 * 128 : 0;  // tile of ones (hopper_step.cuh), behind the teams' data
-  using Codes = ForEach<int, tiles>;
+  using Codes = std::conditional_t<biased, PlacedCodes<tiles>, ForEach<int, tiles>>;
   using LiveSteps = ForEach<int2, tiles>;  // bit masks of live steps and of partial ones, first step in the top bit
   static constexpr int metadata_bytes =
       q_stages * (16 + sizeof(LiveSteps)) + kv_stages * sizeof(Codes) +
-      (2 * q_stages + 4 * kv_stages + 2) * 8;  // per team, after all data: the rest of SharedStorage
+      (2 * q_stages + 4 * kv_stages + 2 + 2 * tiles * bias_stages) *
+          8;  // per team, after all data: the rest of SharedStorage, barriers of the bias
   static constexpr int bytes = data_bytes + ones_bytes + teams * metadata_bytes;
   static_assert(bytes <= 227 * 1024);
 };

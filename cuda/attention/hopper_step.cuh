@@ -9,15 +9,17 @@
 namespace hopper {
 
 // State of a tile of 64 query rows, head size up to 64 Panels; each thread holds two rows, as wgmma's accumulators do.
-template <typename T, int Panels> struct Rows {
+// Natural: scores, references and log-sum-exps are not powers of two but what factor = log2 e makes such: a bias may be
+// so near the end of the range of fp32 that factor takes it beyond.
+template <typename T, int Panels, bool Natural = false> struct Rows {
   // Up to 64 columns the tensor cores compute the row sums: V is extended by 8 columns of ones.
   static constexpr bool ones = Panels == 1;
 
   float o[32 * Panels + (ones ? 4 : 0)];  // unnormalised context; with ones, followed by the row sums
   // Weights are 2^(score - reference). The reference is kHeadroom above an earlier row maximum, so weights stay below 2
   // (one exponent bit tells) until scores grow by 8 over that. kNoKey before the row's first live key, where any weight
-  // is infinite.
-  static constexpr float kNoKey = -3e38f, kHeadroom = 7.f;
+  // is infinite. Natural, a score may be kNoKey itself: its weight is 1 then, which is right.
+  static constexpr float kNoKey = Natural ? -FLT_MAX : -3e38f, kHeadroom = Natural ? 7.f / kLog2e : 7.f;
   float reference[2];
   float thread_sum[2];  // without ones: of this thread's weights, until total()
 
@@ -107,6 +109,7 @@ template <typename T, int Panels> struct Rows {
   // Turns scores in x into exponents relative to the reference, after raising it for rows whose weights would reach 2
   // and setting it for rows with their first key. Rescales the sums; the caller rescales the context by shrink.
   __device__ __forceinline__ void update_reference(float (&x)[32], float factor, float (&shrink)[2]) {
+    if constexpr (Natural) return update_natural_reference(x, factor, shrink);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const bool first = reference[r] == kNoKey;
@@ -128,6 +131,25 @@ template <typename T, int Panels> struct Rows {
     }
   }
 
+  __device__ __forceinline__ void update_natural_reference(float (&x)[32], float factor, float (&shrink)[2]) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float top = x[2 * r];
+#pragma unroll
+      for (int i = 0; i < 32; ++i)
+        if (i / 2 % 2 == r) top = fmaxf(top, x[i]);
+      top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+      top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+      const float before = reference[r];
+      if ((top - before) * factor >= 1.f) reference[r] = top + kHeadroom;
+      shrink[r] = exp2_approx((before - reference[r]) * factor);
+      thread_sum[r] *= shrink[r];
+#pragma unroll
+      for (int i = 0; i < 32; ++i)
+        if (i / 2 % 2 == r) x[i] = (x[i] - reference[r]) * factor;
+    }
+  }
+
   __device__ __forceinline__ void rescale(const float (&shrink)[2]) {
 #pragma unroll
     for (int i = 0; i < int(sizeof o / sizeof *o); ++i) o[i] *= shrink[i / 2 % 2];
@@ -137,7 +159,8 @@ template <typename T, int Panels> struct Rows {
   template <int Half>
   __device__ __forceinline__ void exponentiate(float (&x)[32], float factor, float (&part)[2]) const {
 #pragma unroll
-    for (int i = 16 * Half; i < 16 * Half + 16; ++i) x[i] = x[i] * factor - reference[i / 2 % 2];
+    for (int i = 16 * Half; i < 16 * Half + 16; ++i)
+      x[i] = Natural ? (x[i] - reference[i / 2 % 2]) * factor : x[i] * factor - reference[i / 2 % 2];
     exponentials<Half>(x, part);
   }
   template <int Half> static __device__ __forceinline__ void exponentials(float (&x)[32], float (&part)[2]) {

@@ -8,7 +8,7 @@
 #include "../common/launch.cuh"
 #include "../common/nan_watch.cuh"
 #include "../common/warpgroup.cuh"
-#include "hopper_scored.cuh"
+#include "hopper_log_sums.cuh"
 #include "hopper_shared.cuh"
 #include "hopper_step.cuh"
 #include "row_again.cuh"
@@ -22,7 +22,7 @@ struct WorkItems {
   const int4* merges;
   const int4* schedule;
   float* slots;
-  float* lse;  // log2-sum-exp of every row; nullptr where the mask is one part
+  float* lse;  // log-sum-exp of every row (hopper_log_sums.cuh); nullptr where the mask is one part
   int64_t out_stride[3];
   int rounds, workers;
   int q_modulus, q_length;
@@ -36,22 +36,6 @@ struct WorkItems {
   static __device__ __forceinline__ uint32_t reused(int x) { return uint32_t(x) / kItemGroups; }
   static __device__ __forceinline__ uint32_t steps(int w) { return uint32_t(w) % kItemSteps; }
   static __device__ __forceinline__ int slot(int w) { return int(uint32_t(w) / kItemSteps) - 1; }
-
-  // A thread's share of a partial result of query tile `tile` of its group.
-  template <int Panels, int Tiles> __device__ __forceinline__ float* partial_at(int slot, int tile, int thread) const {
-    return slots + (int64_t(slot) * Tiles + tile) * ((32 * Panels + 4) * 128) + thread;
-  }
-  template <typename T, int Panels, int Tiles>
-  __device__ __forceinline__ void store_partial(int slot, int tile, const Rows<T, Panels>& rows) const {
-    float* const to = partial_at<Panels, Tiles>(slot, tile, threadIdx.x % 128);
-#pragma unroll
-    for (int i = 0; i < 32 * Panels; ++i) to[i * 128] = rows.o[i];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      to[(32 * Panels + r) * 128] = rows.sum(r);
-      to[(32 * Panels + 2 + r) * 128] = rows.sum(r) > 0.f ? rows.reference[r] : -INFINITY;
-    }
-  }
 
   // Index and residue of a query's position in the strided-permuted order; likewise of a key's.
   __device__ __forceinline__ int2 strided_index(int position) const {
@@ -97,9 +81,10 @@ struct WorkItems {
       mine[r] = sum[r] > 0.f ? __fdividef(1.f, sum[r]) : 0.f;
       previous[r] = 0.f;
       if (!lse) continue;
-      float now = sum[r] > 0.f ? reference[r] + log2f(sum[r]) : -INFINITY;
-      if constexpr (kScored<Args>) now = add_sink(now, sink);
-      if (has_previous) {
+      float now = log_sum_exp<Args>(sum[r], reference[r], sink);
+      if (has_previous && kBiasedItems<Args>) {
+        now = merge_naturally(before[r], now, mine[r], previous[r]);
+      } else if (has_previous) {
         const float top = fmaxf(before[r], now), shift = top == -INFINITY ? 0.f : top;
         const float old_share = exp2_approx(before[r] - shift), new_share = exp2_approx(now - shift),
                     all = old_share + new_share;
@@ -111,7 +96,7 @@ struct WorkItems {
       __syncwarp();  // all lanes of the row have read the old value
       if (has_next && at < args.seq_q && threadIdx.x % 4 == 0) lse[int64_t(head) * args.seq_q + row_of(at)] = now;
     }
-    if constexpr (kScored<Args>) divide_with_sink(mine, sink, sum, reference, 1.f);
+    if constexpr (kScored<Args>) divide_with_sink(mine, sink, sum, reference, kBiasedItems<Args> ? kLog2e : 1.f);
   }
 
   // Stores a warp's 16 rows of fragments to the tile, from first_row and block first_sixteen on, Sixteens blocks of 16
@@ -153,7 +138,12 @@ struct WorkItems {
   __device__ __forceinline__ void attend_broken(const Args& args, int head, int position, unsigned broken) const {
     row_again::attend_broken<T, kScored<Args>>(args, scored_of(args), head / args.heads, head % args.heads, position,
                                                broken, row_again::kEveryKey,
-                                               {q_modulus, q_length, has_next ? lse : nullptr});
+                                               {q_modulus, q_length, has_next && !kBiasedItems<Args> ? lse : nullptr});
+    if constexpr (kBiasedItems<Args>)  // its log-sum-exps may be row_again::kComplete
+      for (; has_next && broken; broken &= broken - 1) {
+        const int at = position + __ffsll(broken) - 1;
+        if (at < args.seq_q) lse[int64_t(head) * args.seq_q + row_of(at)] = kCompleteLogSum;
+      }
   }
 
   // Stores 16 rows of the result to out, by a block of four warps that hold a quarter of the columns each. o: this
@@ -190,9 +180,9 @@ struct WorkItems {
   // Stores a warpgroup's query tile to out by TMA, each warp its own rows so that none waits for another. n: number of
   // the fill of the ring out, filled by the producer warp where there are earlier parts; before: from previous_lse().
   // Gives what store_fragments does.
-  template <typename T, int Panels, int Tiles, typename Args, typename Ring>
+  template <typename T, int Panels, int Tiles, typename Args, typename Ring, typename State>
   __device__ __forceinline__ unsigned store_by_tma(const Args& args, const CUtensorMap* out_map, int head, int batch,
-                                                   int q_tile, const Ring& out, uint32_t n, const Rows<T, Panels>& rows,
+                                                   int q_tile, const Ring& out, uint32_t n, const State& rows,
                                                    const float (&before)[2]) const {
     auto await = [this, &out, n](bool leader) {
       if (has_previous) {
@@ -212,12 +202,15 @@ struct WorkItems {
 
   // The same where results take the place of the group's queries, which TMA reads until lane 0 of each warp has waited
   // for it. wg: the warpgroup of the block.
-  template <typename T, int Panels, int Tiles, typename Args>
+  template <typename T, int Panels, int Tiles, typename Args, typename State>
   __device__ __forceinline__ unsigned store_in_place(const Args& args, const CUtensorMap* out_map, int head, int batch,
-                                                     int q_tile, uint8_t* queries, int wg, const Rows<T, Panels>& rows,
+                                                     int q_tile, uint8_t* queries, int wg, const State& rows,
                                                      const float (&before)[2]) const {
     auto await = [&](bool) {
-      warpgroup_barrier_of_three(wg);  // all its products have read the queries
+      if constexpr (Tiles == 3)  // all its products have read the queries
+        warpgroup_barrier_of_three(wg);
+      else
+        warpgroup_barrier_of_four(wg);
       if (has_previous)
         load_previous<T, Panels>(args, head, batch, q_tile, queries + q_tile % Tiles * (Panels * kTileBytes));
     };
@@ -227,9 +220,9 @@ struct WorkItems {
   // group: shared memory for all query tiles of the group; await(leader): waits until the warp may write there and,
   // where there are earlier parts, their rows are there; started(): called by the leader, lane 0, when it has issued
   // the stores.
-  template <typename T, int Panels, int Tiles, typename Args, typename Await, typename Started>
+  template <typename T, int Panels, int Tiles, typename Args, typename State, typename Await, typename Started>
   __device__ __forceinline__ unsigned store_when(const Args& args, const CUtensorMap* out_map, int head, int batch,
-                                                 int q_tile, uint8_t* group, const Rows<T, Panels>& rows,
+                                                 int q_tile, uint8_t* group, const State& rows,
                                                  const float (&before)[2], Await await, Started started) const {
     uint8_t* const tile = group + q_tile % Tiles * (Panels * kTileBytes);
     const bool leader = threadIdx.x % 32 == 0;

@@ -2,7 +2,7 @@
 // lists.
 // archs: sm_90a
 // expects: HGMMA UTMALDG UTMASTG
-// takes: fp16 bf16, d<=128, no-bias, scale>0, tma, softcap+sinks
+// takes: fp16 bf16, d<=128, scale>0, tma, softcap+sinks
 // plan: parts
 //
 // One persistent block per multiprocessor. Each of its pairs of consumer warpgroups, fed by a producer warp, works
@@ -12,6 +12,7 @@
 // - A dilated mask is a sliding window within each residue class, a strided one a window plus, in strided-permuted
 //   order (mod m), a triangle. TMA loads and stores 64 rows in that order as one box, so nothing is copied.
 // - Where the tile lists of consecutive items overlap, the shared KV tiles stay in shared memory.
+// - A second producer warp loads a bias by tiles, where TMA takes it (hopper_items_bias.cuh).
 // - A list that would keep one pair busy after the others have finished is split; the splits write fp32 partial
 //   results, which a second kernel merges.
 // - A later part merges its rows by log-sum-exp with those in out, which TMA prefetches like queries and keys. Its
@@ -29,6 +30,7 @@ const char* launch(const AttentionPartsArgs& all, const Args& args, cudaStream_t
 }
 template <typename T> const char* with_scores(const AttentionPartsArgs& all, cudaStream_t stream) {
   const AttentionScored scored = take_scored(all.args);
+  if (all.args.bias) return launch<T>(all, hopper::with_bias(all.args, scored), stream);
   return scored.given() ? launch<T>(all, hopper::for_items(all.args, scored), stream)
                         : launch<T>(all, all.args, stream);
 }

@@ -21,6 +21,7 @@ template <typename T> const char* launch(const AttentionPartsArgs& all, cudaStre
 
 FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
   if (args->head_dim > 128 || args->head_dim <= 64) return "unsupported: head_dim (65 to 128 is; v3_hopper takes it)";
+  if (args->bias) return "unsupported: a bias (v5_parts takes it)";
   // The binding passes every kernel an AttentionPartsArgs, whose first member is AttentionArgs.
   const AttentionPartsArgs& all = *reinterpret_cast<const AttentionPartsArgs*>(args);
   if (const char* why = hopper::refuse(all, 3)) return why;

@@ -1,17 +1,19 @@
 """Which kernel auto stands for: the rule, the fit that ships, and a kernel that is dropped in."""
 
+import dataclasses
 import shutil
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from fusescope import ops
+from fusescope import masks, ops
 from fusescope.core.paths import ROOT
 from fusescope.kernels import report
 from fusescope.ops.attention import prepare
 from fusescope.ops.attention.dispatch import candidates, choice, cost_model, counts, fitting
 from fusescope.ops.attention.dispatch.candidates import Ladder
+from fusescope.ops.attention.work import parts
 
 OP = ops.load("attention")
 
@@ -46,7 +48,8 @@ def test_the_rule_without_a_fit(an_h200, monkeypatch):
     assert by_rule((9, 0), half) == "v4_scheduled"
     assert by_rule((9, 0), half, gain=2.0) == "v5_parts"
     assert by_rule((9, 0), half, gain=2.0, one_mask=False) == "v4_scheduled"
-    assert by_rule((9, 0), half, gain=2.0, bias=True) == "v4_scheduled"
+    assert by_rule((9, 0), half, gain=2.0, bias=True) == "v5_parts"
+    assert by_rule((9, 0), half, gain=2.0, one_mask=False, bias=True) == "v4_scheduled"
     assert by_rule((9, 0), half, tma=False) == "v2_blockwise"
     assert by_rule((8, 0), half) == "v2_blockwise"
     for capability, dtype in (((7, 5), half), ((9, 0), single)):  # no tensor cores for these
@@ -113,6 +116,28 @@ def test_a_mask_in_parts_is_taken_so_where_that_is_predicted_to_be_faster(an_h20
         assert fit.choose("float16", todo, names) == chosen
         without = fit.choose("float16", todo._replace(in_parts=()), names)
         assert without not in ("v5_parts", "v6_triples"), "what is not counted is not chosen"
+
+
+def test_with_a_bias_work_items_are_taken_where_they_are_without_one(an_h200, monkeypatch):
+    fit = choice._fit.__wrapped__(0)
+    monkeypatch.setattr(choice, "_fit", lambda index: fit)
+    monkeypatch.setattr(choice, "tma_takes", lambda tensor: True)
+    for text, head_dim, chosen in (
+        ("sliding_window:left=128,right=128", 64, "v5_parts"),
+        ("strided:window=128,stride=16", 64, "v5_parts"),
+        ("causal", 128, "v6_triples"),  # which takes no bias
+    ):
+        plan = prepare(masks.parse(text), 2048, 2048)
+        plan = dataclasses.replace(plan, schedule=plan.buffer)  # as on a device of compute capability 9.0
+        made = {g: parts.of(plan, 16, 12, head_dim, parts.resident(132, head_dim), g) for g in (2, 3)}
+        monkeypatch.setattr(choice, "_items", lambda plan, q, k, group, made=made: made[group])
+        q = SimpleNamespace(
+            dtype=torch.float16, shape=(16, 12, 2048, head_dim), device=torch.device("cuda:0")
+        )
+        assert choice.choose(q, q, q, plan) == chosen
+        assert choice.choose(q, q, q, plan, bias=True) == "v5_parts"
+        assert choice.choose_scored(q, q, q, plan, bias=True) == "v5_parts"
+        assert choice.choose_scored(q, q, q, plan, expressed=True, bias=True) == "v4_scheduled"
 
 
 def test_with_a_bias_the_last_of_the_ladder_is_taken_before_others_on_tiles(an_h200, monkeypatch):
