@@ -6,12 +6,14 @@ import pytest
 import torch
 
 from fusescope import kernels, masks
+from fusescope.core.sources import families
 from fusescope.masks.common.mask import definition
 from fusescope.ops.attention import attention, prepare
 from fusescope.ops.attention.dispatch import kernel_sources
 from fusescope.ops.attention.plan import tiles
 from fusescope.ops.attention.work import items, lists, parts
-from tests.attention.attention_tools import OP, case, wrong
+from tests.attention import bias_tools, scored_tools
+from tests.attention.attention_tools import OP, case
 
 IN_PARTS = tuple(name for name in masks.names() if hasattr(definition(name), "parts"))
 PARAMETERS = {
@@ -319,7 +321,8 @@ def test_work_made_for_a_gpu_is_that_of_the_cpu():
     ),
 )
 def test_on_a_gpu_in_every_way_and_again_with_the_same_bits(text, dtype):
-    """Whole, in parts, uncut and in as many pieces as there are, whatever the prediction would take."""
+    """Whole, in parts, uncut and in as many pieces as there are, whatever the prediction would take; without
+    a bias, and with one that is loaded by tiles where keys are in their own order, and by elements."""
     kernels.load("cuda")
     for impl, head_dim in (("v5_parts", 64), ("v5_parts", 128), ("v6_triples", 128)):
         values = case(1024, mask=text, batch=2, heads=4, kv_heads=2, head_dim=head_dim)
@@ -328,12 +331,17 @@ def test_on_a_gpu_in_every_way_and_again_with_the_same_bits(text, dtype):
         group = kernel_sources.group(impl)
         whole, apart = parts.PlanItems(plan, group).splits
         assert bool(apart) == text.startswith(IN_PARTS)
+        shape, takes = (2, 4, 1024, 1024), families()["attention"].variant(impl).takes.bias
+        layouts = ("rows", "late of one batch") if takes else ()
+        biases = [None, *(bias_tools.made(layout, True, shape, q.dtype, "cuda", 0) for layout in layouts)]
         for way in (whole, apart):
             for blocks in (1, 100_000) if way else ():
                 kept = parts.PlanItems(plan, group)
                 kept.splits = [way]
                 work = kept.make(8, blocks, 1 + (head_dim <= 64))
-                args = (q, k, v, impl, work.buffer, work.layout)
-                outs = [torch.ops.fusescope.attention(*args) for _ in "ab"]
-                assert wrong(outs[0], inputs, dtype) is None, (text, blocks, impl, head_dim)
-                assert torch.equal(*outs)
+                for bias in biases:
+                    args = (q, k, v, impl, work.buffer, work.layout, None, bias)
+                    outs = [torch.ops.fusescope.attention(*args) for _ in "ab"]
+                    reason = scored_tools.wrong(outs[0], inputs | {"bias": bias}, dtype, None, None)
+                    assert reason is None, (text, blocks, impl, head_dim, bias is None)
+                    assert torch.equal(*outs)

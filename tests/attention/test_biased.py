@@ -25,6 +25,15 @@ LONG = (
     | {"sinks": True},
     {"seq": 2048, "head_dim": 64, "heads": 12, "layout": "rows", "mask": "causal", "sinks": True},
     {"seq": 1111, "head_dim": 128, "heads": 16, "layout": "padded", "mask": "causal", "softcap": 30.0},
+    # In parts, rows and maybe keys in strided-permuted order; long lists, which are split.
+    {"seq": 2048, "head_dim": 64, "heads": 8, "layout": "rows", "mask": "strided:window=64,stride=16"}
+    | {"masking": True, "sinks": True},
+    {"seq": 1024, "head_dim": 128, "batch": 2, "heads": 8, "layout": "rows of one batch", "softcap": 20.0}
+    | {"mask": "dilated:window=60,dilation=2"},
+    {"seq": 900, "head_dim": 64, "batch": 8, "heads": 12, "layout": "one row", "masking": True}
+    | {"mask": "bigbird:window=60,global_tokens=64,block=64,random_blocks=2"},
+    {"seq": 64, "seq_k": 8192, "head_dim": 64, "heads": 2, "layout": "rows", "masking": True},
+    {"seq": 100, "seq_k": 4100, "head_dim": 128, "heads": 2, "layout": "late of one head", "float32": True},
 )
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import os
 from functools import partial
-from unittest import mock
 
 import torch
 
@@ -15,7 +14,7 @@ from fusescope.core.sources import families
 from fusescope.measure.checking.check import compare
 from fusescope.ops.attention.dispatch import kernel_sources
 from fusescope.ops.attention.plan import buffer, schedule
-from fusescope.ops.attention.work import items, parts
+from fusescope.ops.attention.work import parts
 from tests.attention import (
     attention_tools,
     bias_tools,
@@ -23,6 +22,7 @@ from tests.attention import (
     scored_tools,
     step_tools,
 )
+from tests.emulator import cases_work_items
 from tests.emulator.cases import Case, Emulation, copied
 
 MASKED = (
@@ -67,9 +67,12 @@ def _attention(impl):
     takes = [v.name for v in families()["attention"].variants if v.takes.scored]
     for values in SCORED if impl in takes else ():
         yield Case(sized(impl, values))
-    for values in bias_tools.CASES if families()["attention"].variant(impl).takes.bias else ():
+    biased = families()["attention"].variant(impl).takes.bias
+    for values in bias_tools.CASES if biased else ():
         yield Case(values, contiguous=True)
-    in_parts = _IN_PARTS + _SCORED_IN_PARTS * (impl in takes)
+    in_parts = (
+        cases_work_items.MASKED + cases_work_items.SCORED * (impl in takes) + cases_work_items.BIASED * biased
+    )
     for values, form, workers in in_parts if kernel_sources.takes_work_items(impl) else ():
         yield Case(sized(impl, {"head_dim": 64} | values) | {"form": form, "workers": workers})
     for values in MASKED + HOPPER + (MANY_TILES,) * (impl == "v3_hopper"):
@@ -80,9 +83,13 @@ _APART = ("form", "workers", "softcap", "sinks")  # of a case's values, what the
 
 
 def _execute_attention(op, impl, values, dtype, contiguous, seed):
-    if "layout" in values:
-        return _biased(impl, values, dtype, seed)
     form, workers, softcap, sinks = (values.get(name) for name in _APART)
+    if "layout" in values:
+        given = {k: v for k, v in values.items() if k not in ("form", "workers")}
+        inputs = bias_tools.inputs(given, dtype, "cpu", seed)
+        if not form:
+            return _biased(impl, inputs, dtype)
+        return cases_work_items.in_parts(impl, inputs, dtype, form, workers, seed, softcap, inputs["sinks"])
     case = attention_tools.case(
         **{"batch": 1, "heads": 1} | {k: v for k, v in values.items() if k not in _APART}
     )
@@ -90,7 +97,7 @@ def _execute_attention(op, impl, values, dtype, contiguous, seed):
     if sinks is not None:
         sinks = torch.linspace(-1, 2, case["heads"]) if sinks is True else torch.tensor(sinks)
     if form:
-        return _in_parts(impl, case, inputs, dtype, form, workers, seed, softcap, sinks)
+        return cases_work_items.in_parts(impl, inputs, dtype, form, workers, seed, softcap, sinks)
     given = operands(impl, inputs["plan"], inputs["q"], inputs["k"])
     out_bshd = seed % 4 > 1
     if softcap or sinks is not None:
@@ -105,9 +112,8 @@ def _execute_attention(op, impl, values, dtype, contiguous, seed):
     return attention_tools.wrong(out.contiguous(), inputs, dtype)
 
 
-def _biased(impl, values, dtype, seed):
+def _biased(impl, inputs, dtype):
     """When copies come changes no bit."""
-    inputs = bias_tools.inputs(values, dtype, "cpu", seed)
     q, k, v, bias, softcap, sinks = (inputs[name] for name in ("q", "k", "v", "bias", "softcap", "sinks"))
     more = (*operands(impl, inputs["plan"], q, k), None, bias, False)
     outs = []
@@ -143,114 +149,10 @@ def _scheduled(plan):
     return buffer.join(arrays, (plan.seq_q, plan.seq_k, plan.batch, plan.heads), plan.device)[:2]
 
 
-# --- v5 and v6: a mask as one list of work items, or in parts; with lists that are split or not
-
-_BIGBIRD = "bigbird:window=5,global_tokens=3,block=64,random_blocks=3"
-_IN_PARTS = (
-    ({"seq": 256, "mask": "dilated:window=20,dilation=2"}, "one part", 1),
-    ({"seq": 512, "mask": "dilated:window=6,dilation=16", "head_dim": 40}, "one part", 1),
-    ({"seq": 256, "mask": "strided:window=16,stride=8", "heads": 2, "kv_heads": 1}, "parts", 1),
-    ({"seq": 256, "seq_k": 128, "mask": "strided:window=9,stride=4", "head_dim": 128}, "parts", 1),
-    ({"seq": 1024, "mask": "fixed:block=32,summary=10", "head_dim": 96}, "parts and pieces", 64),
-    ({"seq": 200, "mask": "dilated:window=9,dilation=3"}, "whole", 1),
-    ({"seq": 200, "seq_k": 330, "mask": "longformer:window=5,global_tokens=3", "batch": 2}, "pieces", 64),
-    ({"seq": 330, "mask": _BIGBIRD.replace("=3", "=1"), "head_dim": 72}, "pieces", 64),
-    ({"seq": 65, "seq_k": 700, "head_dim": 128, "heads": 2, "kv_heads": 1}, "pieces", 64),
-    ({"seq": 390, "mask": "causal"}, "pieces", 64),
-    ({"seq": 150, "seq_k": 33, "mask": "causal"}, "whole", 1),
-    ({"seq": 64, "seq_k": 130, "mask": "padding:lengths=66+3", "batch": 2}, "whole", 1),
-    ({"seq": 600, "mask": _BIGBIRD}, "whole", 1),
-    ({"seq": 1}, "whole", 1),
-    ({"seq": 1300, "mask": _BIGBIRD}, "whole", 1),
-    ({"seq": 70, "seq_k": 2300, "heads": 2}, "whole", 1),
-    ({"seq": 200, "mask": "sliding_window:left=20,right=200", "head_dim": 128}, "whole", 1),
-    ({"seq": 260, "mask": "sliding_window:left=100,right=30"}, "whole", 1),
-    ({"seq": 300, "mask": "document:lengths=90+150+60", "head_dim": 128}, "whole", 1),
-    ({"seq": 900, "mask": "sliding_window:left=128,right=128"}, "whole", 1),
-    ({"seq": 900, "mask": "sliding_window:left=128,right=0", "head_dim": 128}, "whole", 1),
-    ({"seq": 900, "mask": "sliding_window:left=64,right=0"}, "whole", 2),
-    ({"seq": 900, "mask": "sliding_window:left=256,right=256"}, "whole", 1),
-    ({"seq": 700, "mask": "sliding_window:left=20,right=64", "heads": 2}, "whole", 2),
-    ({"seq": 512, "mask": "strided:window=64,stride=16", "heads": 2}, "parts", 1),
-    ({"seq": 450, "seq_k": 2300, "heads": 2, "head_dim": 128}, "whole", 1),
-    ({"seq": 450, "seq_k": 40, "mask": "causal", "heads": 3, "head_dim": 128}, "whole", 2),
-    ({"seq": 512, "mask": "strided:window=64,stride=16", "heads": 2, "head_dim": 128}, "parts", 1),
-    ({"seq": 900, "mask": "sliding_window:left=128,right=128", "head_dim": 128}, "whole", 1),
-)
-"""(values, whether the mask is one list or in parts and whether lists are split into pieces, workers)."""
-_SINKS = (-math.inf, -4.0, 5.0, 30.0)
-_FOUR_HEADS = {"heads": 4, "kv_heads": 2, "sinks": _SINKS}
-_SCORED_IN_PARTS = (
-    (_FOUR_HEADS | {"seq": 256, "mask": "strided:window=16,stride=8", "softcap": 9.0}, "parts", 1),
-    (_FOUR_HEADS | {"seq": 256, "mask": "strided:window=16,stride=8", "head_dim": 128}, "parts", 1),
-    (_FOUR_HEADS | {"seq": 256, "mask": "dilated:window=20,dilation=2", "softcap": 50.0}, "one part", 1),
-    (
-        _FOUR_HEADS | {"seq": 1024, "mask": "fixed:block=32,summary=10", "head_dim": 96, "softcap": 20.0},
-        "parts and pieces",
-        64,
-    ),
-    (_FOUR_HEADS | {"seq": 390, "mask": "causal", "softcap": 9.0}, "pieces", 64),
-    (_FOUR_HEADS | {"seq": 65, "seq_k": 700, "head_dim": 128}, "pieces", 64),
-    ({"seq": 200, "seq_k": 330, "mask": "longformer:window=5,global_tokens=3", "softcap": 5.0}, "pieces", 64),
-    (_FOUR_HEADS | {"seq": 150, "seq_k": 33, "mask": "causal", "softcap": 2.0}, "whole", 1),
-    (_FOUR_HEADS | {"seq": 260, "mask": "sliding_window:left=100,right=30"}, "whole", 1),
-    ({"seq": 260, "mask": "sliding_window:left=100,right=0", "softcap": 50.0, "head_dim": 128}, "whole", 1),
-    (_FOUR_HEADS | {"seq": 300, "mask": "document:lengths=90+150+60", "softcap": 30.0}, "whole", 2),
-)
-"""The same with soft-capped scores, sinks or both."""
-
-
-def _in_parts(impl, case, inputs, dtype, form, workers, seed, softcap, sinks):
-    """Neither when TMA delivers nor where results go changes a bit."""
-    if seed % 3 == 0:  # later tiles raise the maximum by more than 2^8, and in some by more than fp32's range
-        inputs["q"] *= (30, 300)[seed % 2]
-    q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
-    work = work_items(impl, plan, case, form, workers)
-    if (got := _form(work)) != form:
-        return f"the work is {got!r}, not {form!r}"
-    more = (softcap, sinks) if softcap or sinks is not None else ()
-    run = torch.ops.fusescope.attention_scored if more else torch.ops.fusescope.attention
-    outs = []
-    for copies, out_bshd in (("late", False), ("early", True)):
-        os.environ["EMULATED_COPIES"] = copies
-        outs.append(run(q, k, v, impl, work.buffer, work.layout, None, None, out_bshd, *more))
-    if not torch.equal(*outs):
-        return "results differ with the time of copies"
-    if not more:
-        return attention_tools.wrong(outs[0], inputs, dtype)
-    if reason := scored_tools.wrong(outs[0], inputs, dtype, *more):
-        return reason
-    # Rows that do not see a NaN in V are computed again.
-    key = v.shape[2] // 2
-    spoilt = v.index_fill(2, torch.tensor([key]), math.nan)
-    again = run(q, k, spoilt, impl, work.buffer, work.layout, None, None, False, *more)
-    seen = plan.dense()[..., key, None].expand(outs[0].shape)
-    if not again[seen].isnan().all():
-        return "a NaN of V is lost"
-    return scored_tools.wrong(torch.where(seen, outs[0], again), inputs, dtype, *more)
-
-
-def work_items(impl: str, plan, case, form: str, workers: int):
-    """The work items of a call where whole or parts is not left to the prediction, and pieces, where they are
-    wanted, cost nothing."""
-    made = parts.PlanItems(plan, kernel_sources.group(impl))
-    made.splits = [made.splits["part" in form]]
-    free = {n: 0.0 if "pieces" in form else getattr(items, n) for n in ("_ITEM", "_PIECE", "_MERGE_LAUNCH")}
-    copies = case["batch"] * case["heads"] // (plan.batch * plan.heads)
-    with mock.patch.multiple(items, **free):
-        return made.make(copies, workers, parts.resident(1, case["head_dim"]))
-
-
 def sized(impl: str, values: dict) -> dict:
     """The values with a head size that the kernel takes."""
     above = next((v.takes.above for v in kernel_sources.sources("attention") if v.name == impl), 0)
     return values if values.get("head_dim", 64) > above else values | {"head_dim": above + 8}
-
-
-def _form(work) -> str:
-    rows = work.parts.tolist()
-    way = ["parts"] if len(rows) > 1 else ["one part"] if rows[0][1] > 1 else []
-    return " and ".join(way + ["pieces"] * any(row[6] for row in rows)) or "whole"
 
 
 # --- decoding

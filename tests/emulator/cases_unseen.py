@@ -10,9 +10,11 @@ from functools import partial
 import torch
 
 from fusescope.core.errors import Unsupported
+from fusescope.core.sources import families
 from fusescope.ops.attention.dispatch.kernel_sources import takes_work_items
 from tests.attention import unseen
-from tests.emulator.cases_attention import operands, sized, work_items
+from tests.emulator.cases_attention import operands, sized
+from tests.emulator.cases_work_items import work_items
 
 CHECKS = {
     "attention": tuple(unseen.DENSE),
@@ -34,6 +36,7 @@ _FORMS = (
     ({"seq": 200, "seq_k": 330, "mask": "longformer:window=5,global_tokens=3", "head_dim": 64}, "pieces", 64),
     ({"seq": 512, "mask": "fixed:block=32,summary=10", "head_dim": 96}, "parts and pieces", 64),
 )
+_OF_A_BIAS = ("bias", "masking_bias", "huge_bias")
 
 
 def results(op: str, impl: str, check: str) -> Iterator[dict]:
@@ -63,13 +66,15 @@ def results(op: str, impl: str, check: str) -> Iterator[dict]:
             yield result | {"seconds": time.perf_counter() - begin}
             if result["refused"] is None:
                 break
+    formed = check == "values" or (check in _OF_A_BIAS and families()["attention"].variant(impl).takes.bias)
     for (case, form, workers), spoil in (
-        zip(_FORMS, unseen.SPOILS) if check == "values" and takes_work_items(impl) else ()
+        zip(_FORMS, unseen.SPOILS) if formed and takes_work_items(impl) else ()
     ):
         begin = time.perf_counter()
         run = partial(_formed, impl=impl, form=form, workers=workers)
         case = sized(impl, case)
-        wrong = unseen.values(run, case, "float16", "cpu", (spoil,))
+        spoils = ((spoil,),) if check == "values" else ()
+        wrong = unseen.DENSE[check](run, case, "float16", "cpu", *spoils)
         result = {"case": f"{case}, {form}", "dtype": "float16", "contiguous": True, "wrong": wrong}
         yield result | {"refused": None, "seconds": time.perf_counter() - begin}
 
@@ -81,10 +86,10 @@ def _dense(inputs, impl):
 
 
 def _formed(inputs, impl, form, workers):
-    q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
+    q, k, v, plan, bias = (inputs[name] for name in ("q", "k", "v", "plan", "bias"))
     sizes = {"batch": q.shape[0], "heads": q.shape[1], "head_dim": q.shape[3]}
     work = work_items(impl, plan, sizes, form, workers)
-    return torch.ops.fusescope.attention(q, k, v, impl, work.buffer, work.layout, None, None, False)
+    return torch.ops.fusescope.attention(q, k, v, impl, work.buffer, work.layout, None, bias, False)
 
 
 def _decoded(case, impl):

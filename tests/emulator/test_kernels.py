@@ -24,7 +24,7 @@ WRONG_KERNELS = {
     "softmax_divergent_barrier": "deadlock",
     "gemm_short_tail": "out of tolerance",
 }
-_SINKS = "if constexpr (kScored<Args>) now = add_sink(now, sink);"
+_SINKS = "if constexpr (kScored<Args>) return add_sink(keys, sink);"
 _SHARE = "sum[r] += sums[p][r] * share;"
 WRONG_WITH_WORK_ITEMS = {
     "scores computed again without the soft-cap": (
@@ -47,6 +47,26 @@ WRONG_WITH_WORK_ITEMS = {
     ),
 }
 """Mistakes in v5's soft-cap and sinks: file, what stands there, what stands there instead."""
+WRONG_WITH_A_BIAS = {
+    "scores computed again without the bias": ("hopper_consumer.cuh", "            add_elements();\n", ""),
+    "rows of a bias that has one": ("hopper_items_bias.cuh", "row = one_row ? 0 : ", "row = "),
+    "a bias for keys in another order": (
+        "hopper_items_bias.cuh",
+        "(n & args.k_mask) * args.k_modulus",
+        "(n & args.k_mask)",
+    ),
+    "pieces of a list merged in other units": (
+        "hopper_items.cuh",
+        "kFactor = kBiasedItems<Args> ? kLog2e : 1.f",
+        "kFactor = 1.f",
+    ),
+    "parts merged in other units": (
+        "hopper_work_items.cuh",
+        "exp2_approx((now - top) * kLog2e)",
+        "exp2_approx(now - top)",
+    ),
+}
+"""The same in its bias."""
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +119,9 @@ def test_wrong_kernel_shows(server, name):
     assert any(WRONG_KERNELS[name] in reason for reason in reasons), reasons
 
 
-@pytest.mark.parametrize("mistake", WRONG_WITH_WORK_ITEMS)
-def test_a_mistake_with_scored_work_items_shows(server, mistake, tmp_path, monkeypatch):
-    name, right, wrong = WRONG_WITH_WORK_ITEMS[mistake]
+@pytest.mark.parametrize("mistake", WRONG_WITH_WORK_ITEMS | WRONG_WITH_A_BIAS)
+def test_a_mistake_with_modified_work_items_shows(server, mistake, tmp_path, monkeypatch):
+    name, right, wrong = (WRONG_WITH_WORK_ITEMS | WRONG_WITH_A_BIAS)[mistake]
     shutil.copytree(paths.cuda_sources(), tmp_path / "cuda")
     file = tmp_path / "cuda" / "attention" / name
     assert file.read_text().count(right) == 1
@@ -109,4 +129,5 @@ def test_a_mistake_with_scored_work_items_shows(server, mistake, tmp_path, monke
     monkeypatch.setenv("FUSESCOPE_CUDA", str(tmp_path / "cuda"))
     library = emulator.build("attention", [families()["attention"].variant("v5_parts")])
     found = [r for r in server.run(library, "attention", "v5_parts") if r["wrong"]]
-    assert found and all("sinks" in r["case"] or "softcap" in r["case"] for r in found), found
+    modified = ("layout",) if mistake in WRONG_WITH_A_BIAS else ("sinks", "softcap")
+    assert found and all(any(word in r["case"] for word in modified) for r in found), found
