@@ -150,16 +150,17 @@ def test_large_scores_do_not_overflow(impl, device, dtype):
 
 @each_kernel
 def test_scale_may_be_anything(impl, device):
-    inputs = OP.inputs(case(33, 65, "causal"), "float16", device, 0)
+    head_dim = 128 if impl == "v6_triples" else 32
+    inputs = OP.inputs(case(33, 65, "causal", head_dim=head_dim), "float16", device, 0)
     for factor in (0.0, -1.0, 0.25):
         scaled = inputs | {"q": inputs["q"] * factor}
-        positive_only = impl in ("v4_scheduled", "v5_parts") and factor <= 0
+        positive_only = impl in ("v4_scheduled", "v5_parts", "v6_triples") and factor <= 0
         if positive_only:
             with pytest.raises(Unsupported, match="scale that is not positive"):
                 attention(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], scale=factor, impl=impl)
         taken = "auto" if positive_only else impl
         out = attention(
-            inputs["q"], inputs["k"], inputs["v"], inputs["plan"], scale=factor * 32**-0.5, impl=taken
+            inputs["q"], inputs["k"], inputs["v"], inputs["plan"], scale=factor * head_dim**-0.5, impl=taken
         )
         assert wrong(out, scaled, "float16") is None
 

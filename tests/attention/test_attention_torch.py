@@ -119,12 +119,30 @@ def test_one_graph_for_all_masks_of_a_shape(given, device, monkeypatch):
             compiled(q, k, v, prepare(masks.load("causal"), 89, 69, device))
 
 
+@pytest.mark.parametrize("given", MODIFIED)
+def test_a_node_of_the_graph_is_one_line(given):
+    """Inductor writes nodes into comments, behind which a score expression's text once went on."""
+    lines = []
+
+    def backend(graph, inputs):
+        lines.extend(node.format_node() for node in graph.graph.nodes)
+        return graph
+
+    q, k, v = _qkv("cpu")
+    plan, more = prepare(masks.load("causal"), 70, 90), MODIFIED[given]("cpu")
+    compiled = torch.compile(lambda *t: attention(*t, **more), fullgraph=True, backend=backend)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(q, k, v, plan), attention(q, k, v, plan, **more))
+    assert any("attention_planned" in line for line in lines if line)
+    assert not [line for line in lines if line and "\n" in line]
+
+
 def test_the_operator_that_finds_its_plan():
     planned.load()
     q, k, v = _qkv()
     plan = prepare(torch.ones(70, 90, dtype=torch.bool).tril(), 70, 90)
     score = _alibi("cpu")
-    more = ((), (2.0, torch.ones(4)), (None, None, score.header, list(score.tables)))
+    more = ((), (2.0, torch.ones(4)), (None, None, planned.one_line(score.header), list(score.tables)))
     for given, out_bshd in itertools.product(more, (False, True)):
         args = (q, k, v, plan.handle, 0.125, None, out_bshd, *given)
         results = torch.library.opcheck(torch.ops.fusescope.attention_planned.default, args)

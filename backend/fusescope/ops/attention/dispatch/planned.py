@@ -7,6 +7,7 @@ of a graph they would make one graph per plan.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -37,8 +38,17 @@ def attend(q, k, v, plan: plans.Plan, scale, bias, out_bshd: bool, modifiers: Mo
         softcap, sinks, score = modifiers
         given += softcap, sinks
         if score is not None:
-            given += score.header, list(score.tables)
+            given += one_line(score.header), list(score.tables)
     return torch.ops.fusescope.attention_planned.default(q, k, v, plan.handle, *given)
+
+
+def one_line(header: str) -> str:
+    """A header as the operator takes it: Inductor writes the values of a graph into comments of the code that
+    it makes, and what follows a line's end is no comment."""
+    return json.dumps(header)
+
+
+one_line._dynamo_marked_constant = True  # as in tracing.py
 
 
 def load() -> bool:
@@ -58,6 +68,6 @@ load._dynamo_marked_constant = True  # as in tracing.py
 
 
 def _run(q, k, v, plan, scale, bias, out_bshd, softcap=None, sinks=None, header=None, tables=None):
-    score = None if header is None else Lowered(header, tables)
+    score = None if header is None else Lowered(json.loads(header), tables)
     given = dict(bias=bias, scale=scale, out_bshd=out_bshd, softcap=softcap, sinks=sinks, score=score)
     return _given["attention"](q, k, v, plans.of_handle(plan), **given)
