@@ -118,14 +118,15 @@ def test_a_mask_in_parts_is_taken_so_where_that_is_predicted_to_be_faster(an_h20
         assert without not in ("v5_parts", "v6_triples"), "what is not counted is not chosen"
 
 
-def test_with_a_bias_work_items_are_taken_where_they_are_without_one(an_h200, monkeypatch):
+def test_with_a_bias_work_items_are_taken_where_they_suit_it(an_h200, monkeypatch):
+    """Tiles are fetched ahead of keys in their own order, not of keys by a stride. v6 takes no bias."""
     fit = choice._fit.__wrapped__(0)
     monkeypatch.setattr(choice, "_fit", lambda index: fit)
     monkeypatch.setattr(choice, "tma_takes", lambda tensor: True)
-    for text, head_dim, chosen in (
-        ("sliding_window:left=128,right=128", 64, "v5_parts"),
-        ("strided:window=128,stride=16", 64, "v5_parts"),
-        ("causal", 128, "v6_triples"),  # which takes no bias
+    for text, head_dim, chosen, suits in (
+        ("sliding_window:left=128,right=128", 64, "v5_parts", {"tiles": True, "elements": True}),
+        ("strided:window=128,stride=16", 64, "v5_parts", {"tiles": False, "elements": True}),
+        ("causal", 128, "v6_triples", {"tiles": True, "elements": False}),
     ):
         plan = prepare(masks.parse(text), 2048, 2048)
         plan = dataclasses.replace(plan, schedule=plan.buffer)  # as on a device of compute capability 9.0
@@ -135,9 +136,11 @@ def test_with_a_bias_work_items_are_taken_where_they_are_without_one(an_h200, mo
             dtype=torch.float16, shape=(16, 12, 2048, head_dim), device=torch.device("cuda:0")
         )
         assert choice.choose(q, q, q, plan) == chosen
-        assert choice.choose(q, q, q, plan, bias=True) == "v5_parts"
-        assert choice.choose_scored(q, q, q, plan, bias=True) == "v5_parts"
-        assert choice.choose_scored(q, q, q, plan, expressed=True, bias=True) == "v4_scheduled"
+        for way in ("tiles", "elements"):
+            best = "v5_parts" if suits[way] else "v4_scheduled"
+            assert choice.choose(q, q, q, plan, bias=way) == best
+            assert choice.choose_scored(q, q, q, plan, bias=way) == best
+            assert choice.choose_scored(q, q, q, plan, expressed=True, bias=way) == "v4_scheduled"
 
 
 def test_with_a_bias_the_last_of_the_ladder_is_taken_before_others_on_tiles(an_h200, monkeypatch):
@@ -149,14 +152,14 @@ def test_with_a_bias_the_last_of_the_ladder_is_taken_before_others_on_tiles(an_h
     shape, device = (1, 12, 128, 64), torch.device("cuda:0")
     q = SimpleNamespace(dtype=torch.float16, shape=shape, device=device)
     assert choice.choose(q, q, q, None) == "v3_hopper"
-    assert choice.choose(q, q, q, None, bias=True) == "v4_scheduled"
-    assert choice.choose(q, q, q, None, positive_scale=False, bias=True) == "v3_hopper"
+    assert choice.choose(q, q, q, None, bias="tiles") == "v4_scheduled"
+    assert choice.choose(q, q, q, None, positive_scale=False, bias="tiles") == "v3_hopper"
     unscheduled = prepare(torch.ones(128, 128, dtype=torch.bool).tril(), 128, 128)
-    assert choice.choose(q, q, q, unscheduled, bias=True) == "v3_hopper"
+    assert choice.choose(q, q, q, unscheduled, bias="tiles") == "v3_hopper"
     alone = prepare(torch.eye(128, dtype=torch.bool), 128, 128)
-    assert choice.choose(q, q, q, alone, bias=True) == choice.choose(q, q, q, alone)
-    assert choice.choose_scored(q, q, q, None, bias=True) == "v4_scheduled"
-    assert choice.choose_scored(q, q, q, None, positive_scale=False, bias=True) == "v2_blockwise"
+    assert choice.choose(q, q, q, alone, bias="tiles") == choice.choose(q, q, q, alone)
+    assert choice.choose_scored(q, q, q, None, bias="tiles") == "v4_scheduled"
+    assert choice.choose_scored(q, q, q, None, positive_scale=False, bias="tiles") == "v2_blockwise"
 
 
 @pytest.mark.gpu

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from fusescope.kernels import register_fakes
 from fusescope.ops.attention.dispatch import checks, kernel_sources, planned, tracing
-from fusescope.ops.attention.dispatch.candidates import capability, refuse_architecture
+from fusescope.ops.attention.dispatch.candidates import capability, refuse_architecture, way_of
 from fusescope.ops.attention.dispatch.choice import choose, choose_scored
 from fusescope.ops.attention.dispatch.dispatch import REFUSALS, Dispatch, empty_like, is_refusal
 from fusescope.ops.attention.plan import of_call, padding
@@ -91,10 +91,10 @@ def attention(
 
 def _key(q, k, mask, bias, scale, impl) -> tuple:
     """What the remembered arguments of calls with one mask depend on; a plan has its sizes and device."""
-    positive, biased = scale is None or scale > 0, bias is not None
+    positive, way = scale is None or scale > 0, bias if bias is None else way_of(bias, q.dtype)
     if type(mask) is Plan:
-        return impl, q.shape, positive, biased
-    return impl, q.shape, k.shape, q.get_device(), positive, biased
+        return impl, q.shape, positive, way
+    return impl, q.shape, k.shape, q.get_device(), positive, way
 
 
 def _wants_gradient(q, k, v, bias) -> bool:
@@ -134,12 +134,12 @@ def _first_call(q, k, v, mask, bias, scale, impl, out_bshd, softcap=None, sinks=
         return planned.attend(q, k, v, plan, *more, modifiers)
     if plan is not mask:
         checks.plan(plan, q, k)
-    positive, biased = scale is None or scale > 0, bias is not None
+    positive, way = scale is None or scale > 0, way_of(bias, q.dtype)
     if modifiers is not None:
         expressed = modifiers.score is not None
-        chosen = choose_scored(q, k, v, plan, positive, expressed, biased) if impl == "auto" else impl
+        chosen = choose_scored(q, k, v, plan, positive, expressed, way) if impl == "auto" else impl
         return operators.call(q, k, v, chosen, _given(chosen, plan, q, k), more, modifiers)
-    chosen = choose(q, k, v, plan, positive, biased) if impl == "auto" else impl
+    chosen = choose(q, k, v, plan, positive, way) if impl == "auto" else impl
     if torch.compiler.is_compiling():
         tracing.load(q.device.type, "attention")
         given = _given(chosen, plan, q, k)

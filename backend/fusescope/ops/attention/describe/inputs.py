@@ -77,12 +77,14 @@ def prepared(inputs, impl):
 
 def auto(inputs):
     """The kernel that impl="auto" takes on these inputs."""
+    from fusescope.ops.attention.dispatch.candidates import way_of
     from fusescope.ops.attention.dispatch.choice import choose, choose_scored
 
-    given, biased = [inputs[name] for name in ("q", "k", "v", "plan")], inputs["bias"] is not None
+    given = [inputs[name] for name in ("q", "k", "v", "plan")]
+    way = way_of(inputs["bias"], inputs["q"].dtype)
     if "score" in inputs:
-        return choose_scored(*given, expressed=True, bias=biased)
-    return choose(*given, bias=biased)
+        return choose_scored(*given, expressed=True, bias=way)
+    return choose(*given, bias=way)
 
 
 def dense_rows(mask, seq_q: int, seq_k: int, rows: tuple[int, int], device):

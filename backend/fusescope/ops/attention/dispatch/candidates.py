@@ -145,6 +145,21 @@ def refuse_architecture(impl: str, capability: tuple[int, int]) -> None:
         raise Unsupported(f"{impl} is for {', '.join(kernel.archs)}, and this GPU is {arch}; use {others}")
 
 
+def way_of(bias, dtype) -> str | None:
+    """How kernels on the H100's tensor cores read a bias: "tiles" where it is of the inputs' dtype, its
+    columns side by side and its rows at multiples of 16 bytes (cuda/attention/hopper_bias.cuh, has_pieces),
+    else "elements"; None without one."""
+    if bias is None:
+        return None
+    import torch
+
+    size, stride = bias.shape, bias.stride()
+    tiles = bias.dtype == dtype and size[-1:] != (1,) and stride[-1:] == (1,)
+    tiles = tiles and (torch.compiler.is_compiling() or bias.storage_offset() % 8 == 0)
+    tiles = tiles and all(n == 1 or s % 8 == 0 for n, s in zip(size[:-1], stride[:-1]))
+    return "tiles" if tiles else "elements"
+
+
 def tma_takes(t) -> bool:
     """Whether address and strides are what TMA wants of a 16-bit tensor (…, D): multiples of 16 bytes,
     columns side by side, at least one row.

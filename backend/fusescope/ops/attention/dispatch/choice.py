@@ -23,17 +23,17 @@ _GAIN = 1.4
 _FEW_ROWS = 16  # query rows below which most of a 64-row tile would be idle
 
 
-def choose(q, k, v, plan: Plan | None, positive_scale: bool = True, bias: bool = False) -> str:
+def choose(q, k, v, plan: Plan | None, positive_scale: bool = True, bias: str | None = None) -> str:
     """The kernel that "auto" means, from shape, strides, mask, dtype and device, sign of the scale, and
-    whether there is a bias.
+    how a bias is read (candidates.way_of).
 
     On a GPU for which there is a fit (cost_model.py): of the kernels that it has prices of, are built and
     take these inputs, the one whose predicted time is least; with a bias, of which the prices do not know, of
-    those that the rule chooses from. By a rule without a fit, and while torch.compile
-    traces a call without a plan or torch.export any call (compiled code with a plan chooses when it runs).
-    "cpu" on the CPU. Kernels on work items are for plans of one mask for all sequences; the first call of a
-    kind makes the items, for each size of groups that has prices, to see what they are, unless under CUDA
-    graph capture.
+    those that the rule chooses from, on work items where these suit a bias. By a rule without a fit, and
+    while torch.compile traces a call without a plan or torch.export any call (compiled code with a plan
+    chooses when it runs). "cpu" on the CPU. Kernels on work items are for plans of one mask for all
+    sequences; the first call of a kind makes the items, for each size of groups that has prices, to see what
+    they are, unless under CUDA graph capture.
     """
     import torch
 
@@ -42,16 +42,17 @@ def choose(q, k, v, plan: Plan | None, positive_scale: bool = True, bias: bool =
     index = q.device.index
     facts = (q.dtype, int(q.shape[3]), _tma(q, k, v), positive_scale, _scheduled(plan), _one_mask(plan))
     if torch.compiler.is_compiling():
-        ladder, gain = Ladder(*tracing.ladder(index, *facts, bias=bias)), 0.0
+        ladder, gain = Ladder(*tracing.ladder(index, *facts, bias=bias is not None)), 0.0
         if ladder.items and plan is not None and not plan.is_full:
             sizes = int(q.shape[0]), int(q.shape[1]), int(q.shape[3])
             gain = tracing.gain(plan.key, *sizes, tracing.group(ladder.items))
     else:
-        if (chosen := _by_fit(q, k, plan, candidates.inputs(*facts, bias=bias))) is not None:
+        known = candidates.inputs(*facts, bias=bias is not None)
+        if (chosen := _by_fit(q, k, plan, known, bias)) is not None:
             return chosen
-        ladder, gain = candidates.ladder(index, *facts, bias=bias), 0.0
+        ladder, gain = candidates.ladder_of(index, known), 0.0
         if ladder.items and (items := _items(plan, q, k, group_of(ladder.items))) is not None:
-            gain = items.gain
+            gain = items.gain if _suits(items, known.head_dim, bias) else 0.0
     live = executed = k.shape[2]
     if plan is not None:
         live, executed = plan.live_keys, plan.executed_keys
@@ -59,7 +60,7 @@ def choose(q, k, v, plan: Plan | None, positive_scale: bool = True, bias: bool =
 
 
 def choose_scored(
-    q, k, v, plan: Plan | None, positive_scale: bool = True, expressed: bool = False, bias: bool = False
+    q, k, v, plan: Plan | None, positive_scale: bool = True, expressed: bool = False, bias: str | None = None
 ) -> str:
     """The kernel that "auto" means where there is a soft-cap, a score expression or there are sinks, of those
     that take them: with a soft-cap or sinks by the fit to times of plain calls, which they make longer alike,
@@ -70,17 +71,26 @@ def choose_scored(
         return "cpu"
     facts = q.dtype, int(q.shape[3]), _tma(q, k, v), positive_scale, _scheduled(plan)
     if not expressed and not torch.compiler.is_compiling():
-        known = candidates.inputs(*facts, _one_mask(plan), scored=True, bias=bias)
-        if (chosen := _by_fit(q, k, plan, known)) is not None:
+        known = candidates.inputs(*facts, _one_mask(plan), scored=True, bias=bias is not None)
+        if (chosen := _by_fit(q, k, plan, known, bias)) is not None:
             return chosen
     facts += False, True, expressed  # without a predicted gain the rule takes whole lists
     live = executed = k.shape[2]
     if plan is not None:
         live, executed = plan.live_keys, plan.executed_keys
-    return by_rule(Ladder(*tracing.ladder(q.device.index, *facts, bias=bias)), q.shape[2], live, executed)
+    ladder = Ladder(*tracing.ladder(q.device.index, *facts, bias=bias is not None))
+    return by_rule(ladder, q.shape[2], live, executed)
 
 
-def _by_fit(q, k, plan: Plan | None, known) -> str | None:
+def _suits(items: parts.WorkItems | None, head_dim: int, bias: str | None) -> bool:
+    """Whether work items are faster than whole lists with this bias too. They fetch its tiles only where keys
+    are in their own order, and read elements slower at more than 64 columns (cuda/attention/NOTES_bias.md)."""
+    if bias == "tiles":
+        return items is not None and items.in_order
+    return bias is None or head_dim <= 64
+
+
+def _by_fit(q, k, plan: Plan | None, known, bias: str | None) -> str | None:
     """Of the kernels built that take what is ``known`` (with a bias, of those that the rule chooses from) the
     one of the least predicted time; None without prices."""
     index = q.device.index
@@ -90,7 +100,11 @@ def _by_fit(q, k, plan: Plan | None, known) -> str | None:
     groups = {v.group for v in accepted if v.plan == "parts" and fit.prices_of(v.name)}
     items = {group: _items(plan, q, k, group) for group in sorted(groups)}
     done = counts_of_call(q, k, plan, {g: made.predicted for g, made in items.items() if made})
-    among = candidates.ladder_of(index, known)[:3] if known.bias else [variant.name for variant in accepted]
+    among = [variant.name for variant in accepted]
+    if known.bias:
+        *among, last = candidates.ladder_of(index, known)[:3]
+        if last and _suits(items.get(group_of(last)), known.head_dim, bias):
+            among.append(last)
     return fit.choose(known.dtype, done, [name for name in among if name])
 
 

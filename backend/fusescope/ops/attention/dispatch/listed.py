@@ -15,7 +15,7 @@ from typing import Any
 from fusescope import kernels
 from fusescope.core.kept.bounded_cache import BoundedCache
 from fusescope.ops.attention.dispatch import checks
-from fusescope.ops.attention.dispatch.candidates import tma_takes
+from fusescope.ops.attention.dispatch.candidates import tma_takes, way_of
 from fusescope.ops.attention.dispatch.choice import choose, choose_scored
 from fusescope.ops.attention.dispatch.dispatch import empty_like
 from fusescope.ops.attention.plan import under_capture
@@ -87,10 +87,10 @@ def _fake(q, k, v, made, mask_batch, mask_heads, scale, bias, out_bshd, softcap=
 
 
 def _run(q, k, v, made, mask_batch, mask_heads, scale, bias, out_bshd, softcap=None, sinks=None):
-    positive, biased = scale is None or scale > 0, bias is not None
+    positive, way = scale is None or scale > 0, way_of(bias, q.dtype)
     modified = softcap is not None or sinks is not None
     sizes = q.shape, k.shape, q.dtype, q.device, mask_batch, mask_heads
-    key = (*sizes, positive, biased, modified, _addressed(q, k, v))
+    key = (*sizes, positive, way, modified, _addressed(q, k, v))
     known = _chosen.get(key)
     if known is None:
         words = under_capture.words(mask_batch, mask_heads, q.shape[2], k.shape[2])
@@ -98,7 +98,7 @@ def _run(q, k, v, made, mask_batch, mask_heads, scale, bias, out_bshd, softcap=N
             raise ValueError(f"lists of such a mask have {words} numbers, not {made.numel()}: give its shape")
         plan = under_capture.of_lists(made, q.shape[2], k.shape[2], mask_batch, mask_heads)
         checks.plan(plan, q, k)
-        chosen = (choose_scored if modified else choose)(q, k, v, plan, positive, bias=biased)
+        chosen = (choose_scored if modified else choose)(q, k, v, plan, positive, bias=way)
         known = _chosen.put(key, (chosen, plan.layout))
     impl, layout = known
     given, more = (made, layout), (scale, bias, out_bshd)

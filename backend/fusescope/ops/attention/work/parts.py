@@ -43,6 +43,11 @@ class WorkItems:
     items: Any
 
     @property
+    def in_order(self) -> bool:
+        """Whether keys are in their own order in all parts."""
+        return bool((self.parts[:, 1] == 1).all())
+
+    @property
     def bytes(self) -> int:
         return self.buffer.numel() * self.buffer.element_size()
 
