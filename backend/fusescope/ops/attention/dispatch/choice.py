@@ -84,7 +84,7 @@ def choose_scored(
 
 def _suits(items: parts.WorkItems | None, head_dim: int, bias: str | None) -> bool:
     """Whether work items are faster than whole lists with this bias too. They fetch its tiles only where keys
-    are in their own order, and read elements slower at more than 64 columns (cuda/attention/NOTES_bias.md)."""
+    are in their own order, and read elements slower above 64 columns (cuda/attention/NOTES_bias.md)."""
     if bias == "tiles":
         return items is not None and items.in_order
     return bias is None or head_dim <= 64
