@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusescope.core.errors import Unsupported
-from fusescope.models.hugging_face import decoding, model_masks, scope
+from fusescope.models.hugging_face import decoding, model_masks, packed, scope
 from fusescope.ops.attention.dispatch import listed
 
 # Keywords that change what is computed; others (position_ids, sliding_window, which the mask has) do not.
@@ -13,7 +13,6 @@ _REFUSED = {
     "indices": "keys chosen by an indexer",
     "block_indices": "blocks of keys chosen by an indexer",
     "cache": "a paged cache",
-    "cu_seq_lens_q": "packed sequences by cu_seq_lens_q",
     "output_attentions": "attention weights as an output",
 }
 # int32 lengths of decoding, by (batch, keys, device); a dict, because torch.compile traces the look-up
@@ -48,7 +47,8 @@ def forward(
 
     Soft-capped scores (softcap) and attention sinks (s_aux, sinks) are computed. Raises Unsupported for a
     position_bias together with lengths in the place of a plan, for indexed keys, paged caches, packed
-    sequences, attention weights and dropout, and whatever ``attention`` and ``attention_decode`` refuse.
+    sequences that the mask does not have, attention weights and dropout, and whatever ``attention`` and
+    ``attention_decode`` refuse.
     """
     import torch
 
@@ -60,6 +60,8 @@ def forward(
             running.calls += 1
     _refuse(module, dropout, kwargs)
     scored = _scored(kwargs)
+    if (cu_seq_lens := kwargs.get("cu_seq_lens_q")) is not None:
+        packed.agree(module, cu_seq_lens, attention_mask, query)
     queries, keys = query.shape[2], key.shape[2]
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     causal = bool(causal) and queries > 1 and attention_mask is None
@@ -67,6 +69,9 @@ def forward(
     if isinstance(plan, torch.Tensor):
         given = query, key, value, plan, attention_mask, position_bias
         return decoding.by_lengths(module, *given, scale=scaling, **scored).transpose(1, 2), None
+    packs = packed.of(attention_mask) if plan is None and position_bias is None and not scored else None
+    if packs is not None and (out := packed.attend(query, key, value, packs, scaling)) is not None:
+        return out, None
     bias = position_bias
     if plan is not None and (plan.seq_q, plan.seq_k) != (queries, keys):
         plan = None  # another attention of the same forward (a decoder over its encoder): it has no mask then

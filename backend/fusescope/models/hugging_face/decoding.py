@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fusescope.core.errors import Unsupported
 
-_UNKNOWN = 0  # in the place of a window
+UNKNOWN = 0  # in the place of a window
 _OVERLAY = "sliding_window_overlay.<locals>.inner_mask"
 
 
@@ -35,7 +35,7 @@ def without_idle_window(given) -> dict:
     sliding layers of its caches keep no others."""
     from transformers.masking_utils import causal_mask_function
 
-    window, offset = _window(given), given.get("q_offset", 0)
+    window, offset = window_of(given), given.get("q_offset", 0)
     if given["q_length"] != 1 or not window or not isinstance(offset, int):
         return given
     if given.get("kv_offset", 0) <= offset - window:
@@ -47,8 +47,8 @@ def carrying(keep, given):
     """A mask, which of one query carries what it says, where that is a causal one or a window."""
     import torch
 
-    window = _window(given)
-    if given["q_length"] != 1 or window == _UNKNOWN:
+    window = window_of(given)
+    if given["q_length"] != 1 or window == UNKNOWN:
         return keep
     keep = keep.contiguous()  # generate() calls this, and another tensor carries nothing
     batch, device = keep.shape[0], keep.device
@@ -70,9 +70,9 @@ def under_lengths(given):
     import torch
     from transformers.masking_utils import bidirectional_mask_function
 
-    if given.get("mask_function") is bidirectional_mask_function or (window := _window(given)) is None:
+    if given.get("mask_function") is bidirectional_mask_function or (window := window_of(given)) is None:
         return None
-    if window == _UNKNOWN:
+    if window == UNKNOWN:
         raise Unsupported(
             "inside masked(lengths) a layer attends causally or through a causal sliding window, and this "
             "model asks for another mask; give it its mask instead of lengths"
@@ -132,8 +132,8 @@ def one_query(query, key, value, keep, count, **how):
     return attention_decode(query, key, value, lengths, **options, **how)
 
 
-def _window(given) -> int | None:
-    """The window of the mask function of transformers; None: a causal one without, _UNKNOWN: another.
+def window_of(given) -> int | None:
+    """The window of the mask function of transformers; None: a causal one without, UNKNOWN: another.
 
     torch.compile does not trace what a function closes over: there a window is not known."""
     import torch
@@ -143,17 +143,25 @@ def _window(given) -> int | None:
     if function is causal_mask_function:
         return None
     if given.get("local_size") is None or given.get("use_vmap") or torch.compiler.is_compiling():
-        return _UNKNOWN
-    parts = _closed_over(function).get("mask_functions")
-    if not isinstance(parts, tuple) or len(parts) != 2 or parts[1] is not causal_mask_function:
-        return _UNKNOWN
-    window = _closed_over(parts[0]).get("sliding_window")
-    own = function.__module__, function.__qualname__
+        return UNKNOWN
+    parts = joined(function)
+    if parts is None or parts[1] is not causal_mask_function or parts[0].__qualname__ != _OVERLAY:
+        return UNKNOWN
+    window = closed_over(parts[0]).get("sliding_window")
+    return window if isinstance(window, int) else UNKNOWN
+
+
+def joined(function) -> tuple[Any, Any] | None:
+    """The two mask functions that transformers' and_masks has joined; None of another function."""
+    from transformers.masking_utils import causal_mask_function
+
+    own = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if own != (causal_mask_function.__module__, "and_masks.<locals>.and_mask"):
-        return _UNKNOWN
-    return window if parts[0].__qualname__ == _OVERLAY and isinstance(window, int) else _UNKNOWN
+        return None
+    parts = closed_over(function).get("mask_functions")
+    return parts if isinstance(parts, tuple) and len(parts) == 2 else None
 
 
-def _closed_over(function) -> dict[str, Any]:
+def closed_over(function) -> dict[str, Any]:
     names = function.__code__.co_freevars if hasattr(function, "__code__") else ()
     return {name: cell.cell_contents for name, cell in zip(names, function.__closure__ or ())}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from fusescope.core.kept.bounded_cache import BoundedCache
-from fusescope.models.hugging_face import decoding, scope
+from fusescope.models.hugging_face import decoding, packed, scope
 from fusescope.ops.attention.dispatch import listed, tracing
 
 NOT_KEPT = -1e30  # fp32: far below any score, and finite, so that a row whose first tiles hold nothing is too
@@ -56,7 +56,7 @@ def mask(**given):
         return None
     if _listed(keep, keep.shape[-2]):  # here, so that all layers share them
         keep.fusescope_lists = listed.lists(keep, keep.shape[-2], keep.shape[-1])
-    return decoding.carrying(keep, given)
+    return packed.carrying(decoding.carrying(keep, given), given)
 
 
 def nothing_to_mask(given) -> bool:
