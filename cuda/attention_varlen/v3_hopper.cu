@@ -172,11 +172,15 @@ FUSESCOPE_KERNEL(const AttentionVarlenArgs* args, void* stream) {
   if (!(a.scale > 0)) return "unsupported: a scale that is not positive (v2_blockwise takes it)";
   if (a.total_k == 0) return "unsupported: no keys at all (v2_blockwise takes that)";
   const auto on = static_cast<cudaStream_t>(stream);
+  const auto of_type = [&](auto zero) {
+    using T = decltype(zero);
+    return varlen::with_window(a, [=](const auto& args) { return with_panels<T>(args, on); });
+  };
   switch (a.dtype) {
     case FS_FLOAT16:
-      return varlen::with_window(a, [=](const auto& args) { return with_panels<__half>(args, on); });
+      return of_type(__half{});
     case FS_BFLOAT16:
-      return varlen::with_window(a, [=](const auto& args) { return with_panels<__nv_bfloat16>(args, on); });
+      return of_type(__nv_bfloat16{});
   }
   return "unsupported: float32 (the tensor cores take float16 and bfloat16; use v1_rowwise)";
 }

@@ -60,7 +60,7 @@ def test_with_prices_it_is_by_the_fit(monkeypatch):
     """As for plain calls, of those that take a soft-cap; work items are for one mask. Expressions have no
     prices."""
     asked, variants = [], [v for v in families()["attention"].variants if v.device == "cuda"]
-    monkeypatch.setattr(choice, "_by_fit", lambda q, k, plan, known: asked.append(known) or "v5_parts")
+    monkeypatch.setattr(choice, "_by_fit", lambda q, k, plan, known, bias: asked.append(known) or "v5_parts")
     monkeypatch.setattr(choice, "tma_takes", lambda tensor: True)
     monkeypatch.setattr(candidates, "built", lambda family, index: variants)
     shape = (2, 2, 256, 64)

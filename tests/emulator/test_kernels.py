@@ -33,7 +33,7 @@ WRONG_WITH_WORK_ITEMS = {
         "",
     ),
     "the sink in every part": ("hopper_work_items.cuh", "if (!has_previous && args.", "if (args."),
-    "a sink that later parts do not know": ("hopper_work_items.cuh", _SINKS, ""),
+    "a sink that later parts do not know": ("hopper_log_sums.cuh", _SINKS, ""),
     "the sink in every piece of a list": (
         "hopper_items.cuh",
         _SHARE,
@@ -61,7 +61,7 @@ WRONG_WITH_A_BIAS = {
         "kFactor = 1.f",
     ),
     "parts merged in other units": (
-        "hopper_work_items.cuh",
+        "hopper_log_sums.cuh",
         "exp2_approx((now - top) * kLog2e)",
         "exp2_approx(now - top)",
     ),
