@@ -6,8 +6,8 @@
 //
 // Attention's v2 without lists: what a warp does with a tile is in ../attention/warp_tiles.cuh. Only the tiles at the
 // end of the keys, under causal on the diagonal and at the edges of a window are masked; those outside of it are not
-// loaded. Keys and values beyond the sequence's end are never
-// read: they are the next sequence's, and its infinities would come through a weight of zero.
+// loaded. Keys and values beyond the sequence's end are never read: they are the next sequence's, and its infinities
+// would come through a weight of zero.
 #include "../attention/warp_tiles.cuh"
 #include "../common/eight.cuh"
 #include "sequence_again.cuh"

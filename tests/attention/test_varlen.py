@@ -296,9 +296,18 @@ def test_causal_is_a_bool_and_kernels_have_names():
         attention_varlen(*arguments(), impl="v9_none")
 
 
-@pytest.mark.parametrize("impl", ("eager", "sdpa", "sdpa_flash", "sdpa_nested"))
+@pytest.mark.parametrize("impl", ("eager", "sdpa", "sdpa_flash", "sdpa_nested", "cpu"))
 @pytest.mark.parametrize(
-    "values", ({"lengths": "drawn"}, {"lengths": "9+40", "causal": "yes", "kv_heads": 1}, {"lengths": "full"})
+    "values",
+    (
+        {"lengths": "drawn"},
+        {"lengths": "9+40", "causal": "yes", "kv_heads": 1},
+        {"lengths": "full"},
+        {"left": 5, "right": 3},
+        {"left": 9, "causal": "yes", "lengths": "9+40", "kv_heads": 1},
+        {"right": 2, "lengths": "0+40"},
+        {"left": 0, "right": 0},
+    ),
 )
 def test_peers_compute_the_same(impl, values):
     from fusescope.measure.checking.check import Case

@@ -11,7 +11,9 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from fusescope import ops
@@ -104,27 +106,7 @@ def results(op: str, impl: str) -> Iterator[dict]:
 
 
 def emulations() -> dict[str, Emulation]:
-    """By operator."""
-    from tests.emulator import (
-        cases_attention,
-        cases_decoder,
-        cases_dense,
-        cases_fp8,
-        cases_layer,
-        cases_packed,
-        cases_sparse,
-    )
-
-    return {
-        op: emulation
-        for module in (
-            cases_attention,
-            cases_decoder,
-            cases_dense,
-            cases_fp8,
-            cases_layer,
-            cases_packed,
-            cases_sparse,
-        )
-        for op, emulation in module.EMULATIONS.items()
-    }
+    """By operator, of every file of cases here that has some."""
+    folder = Path(__file__).parent
+    modules = [import_module(f"tests.emulator.{file.stem}") for file in sorted(folder.glob("cases_*.py"))]
+    return {op: found for module in modules for op, found in getattr(module, "EMULATIONS", {}).items()}

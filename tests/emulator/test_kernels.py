@@ -13,7 +13,6 @@ from fusescope.core import paths
 from fusescope.core.sources import families
 from tests import emulator
 from tests.emulator.cases_unseen import CHECKS
-from tests.emulator.run import Server
 
 pytestmark = pytest.mark.slow
 
@@ -67,12 +66,6 @@ WRONG_WITH_A_BIAS = {
     ),
 }
 """The same in its bias."""
-
-
-@pytest.fixture(scope="module")
-def server():
-    with Server() as running:
-        yield running
 
 
 def _operator(family: str) -> str:

@@ -5,7 +5,6 @@ import pytest
 from fusescope.core.sources import families
 from tests import emulator
 from tests.emulator import cases_score
-from tests.emulator.run import Server
 
 pytestmark = pytest.mark.slow
 
@@ -13,12 +12,6 @@ DTYPES = ("float32", "float16", "bfloat16")  # FusescopeDtype
 KERNELS = [
     v for v in families(("attention",))["attention"].variants if v.takes.expressed and v.device == "cuda"
 ]
-
-
-@pytest.fixture(scope="module")
-def server():
-    with Server() as running:
-        yield running
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -8,7 +8,6 @@ import pytest
 from fusescope.core import paths
 from fusescope.core.sources import families
 from tests import emulator
-from tests.emulator.run import Server
 
 pytestmark = pytest.mark.slow
 
@@ -45,12 +44,6 @@ WRONG = {
     ),
 }
 """Kernel, file, what stands there, what stands there instead."""
-
-
-@pytest.fixture(scope="module")
-def server():
-    with Server() as running:
-        yield running
 
 
 def changed(name: str, right: str, wrong: str, tmp_path, monkeypatch) -> None:
