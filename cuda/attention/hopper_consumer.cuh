@@ -3,7 +3,6 @@
 #pragma once
 #include "../common/dependent.cuh"
 #include "hopper_items_bias.cuh"
-#include "hopper_partials.cuh"
 #include "hopper_producer.cuh"
 #include "hopper_step.cuh"
 
@@ -13,7 +12,8 @@ namespace hopper {
 template <typename T, int Panels, typename S, typename Args>
 __device__ __forceinline__ void consume_work_items(const Args& args, const CUtensorMap* out_map, const WorkItems& work,
                                                    const SharedStorage<S>& smem, int wg) {
-  const int tile = wg % S::tiles;  // of the group
+  const int tile = wg % S::tiles, worker = wg / S::tiles * gridDim.x + blockIdx.x;  // of the group; of the grid
+  work.begin_tickets<S::tiles>(worker, tile);
   const float factor = to_powers_of_two(args);
   const uint64_t first_q = tile_descriptor(smem.q.first), first_k = tile_descriptor(smem.k.first);
   const uint64_t first_v = Rows<T, Panels>::values_descriptor(smem.v.first, smem.ones);
@@ -43,7 +43,7 @@ __device__ __forceinline__ void consume_work_items(const Args& args, const CUten
     }
     if (work.has_previous) {
       if (round == 0) wait_for_previous();
-      if (what & kLastRound && slot < 0)
+      if (what & kLastRound)
         work.previous_lse(args, uniform(item.y), (S::tiles * group + tile) * 64 + WorkItems::warp_rows(), before);
     }
     auto release_stored = [&smem, &storing, round] {
@@ -190,21 +190,34 @@ __device__ __forceinline__ void consume_work_items(const Args& args, const CUten
       finish_context(step - 1);
     }
     release_stored();
-    if (S::own_results || !(what & kLastRound) || slot >= 0) smem.q.release(round);
+    if (S::own_results || !(what & kLastRound)) smem.q.release(round);
     if (!(what & kLastRound)) continue;
     rows.total();
-    if (slot >= 0)
-      store_partial<Panels, S::tiles>(work.slots, slot, tile, rows);
-    else if constexpr (S::own_results)
+    if constexpr (!S::own_results && S::tiles == 3)  // all products of the warpgroup have read the queries
+      warpgroup_barrier_of_three(wg);
+    else if constexpr (!S::own_results)
+      warpgroup_barrier_of_four(wg);
+    constexpr float kFactor = kBiasedItems<Args> ? kLog2e : 1.f;
+    if (__builtin_expect(slot >= 0, false) &&
+        !work.partials.template complete<Panels, S::tiles>(slot, tile, kFactor, rows)) {
+      if constexpr (!S::own_results) {
+        smem.q.release(round);
+      } else if (work.has_previous) {
+        smem.out.await_full(stored);
+        smem.out.release(stored++);
+      }
+      continue;
+    }
+    if constexpr (S::own_results)
       broken |= work.template store_by_tma<T, Panels, S::tiles>(
           args, out_map, uniform(item.y), uniform(item.z), S::tiles * group + tile, smem.out, stored++, rows, before);
     else
       broken |= work.template store_in_place<T, Panels, S::tiles>(
-          args, out_map, uniform(item.y), uniform(item.z), S::tiles * group + tile, smem.q.at(round), wg, rows, before);
-    storing = slot < 0;
+          args, out_map, uniform(item.y), uniform(item.z), S::tiles * group + tile, smem.q.at(round), rows, before);
+    storing = true;
   }
   await_tma_reads<0>();  // the TMA stores read shared memory until then
-  if (__any_sync(row_again::kAll, broken)) work.repair<T, S::tiles>(args, wg / S::tiles * gridDim.x + blockIdx.x, tile);
+  if (__any_sync(row_again::kAll, broken)) work.repair<T, Panels, S::tiles>(args, worker, tile);
 }
 
 }  // namespace hopper

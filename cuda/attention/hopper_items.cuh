@@ -1,11 +1,10 @@
-// Persistent blocks that work through work items (parts.h): the kernel, the one that merges partial results, and their
-// launches. Tiles: query tiles of a group.
+// Persistent blocks that work through work items (parts.h): the kernel and its launches, one for each part of the mask.
+// Tiles: query tiles of a group.
 #pragma once
 #include "../common/roles.cuh"
 #include "attention.cuh"
 #include "hopper_consumer.cuh"
 #include "hopper_launch.cuh"
-#include "hopper_partials.cuh"
 
 namespace hopper {
 
@@ -65,76 +64,6 @@ __global__ void __launch_bounds__(Shape<Panels, Tiles, kItemBias<Args>>::threads
 #endif
 }
 
-// Merges the partial results of a split list in order. One block per (split list, query tile of its group, 16 rows),
-// each warp a quarter of the columns; AtOnce partial results are loaded together.
-template <typename T, int Panels, int Tiles, int AtOnce, typename Args>
-__global__ void __launch_bounds__(128) attention_items_merge(const __grid_constant__ Args args,
-                                                             const __grid_constant__ WorkItems work) {
-  __shared__ __align__(128) uint8_t tile[Panels * kTileBytes];
-  constexpr int64_t kSlot = Tiles * (32 * Panels + 4) * 128;
-  constexpr int kValues = 8 * Panels;  // values of the context per thread
-  wait_for_previous();
-  let_next_start();
-  const int4 split = work.merges[blockIdx.x / (4 * Tiles)];
-  const int which = blockIdx.x / 4 % Tiles, rows = blockIdx.x % 4;
-  const float* const first = partial_at<Panels, Tiles>(work.slots, split.z, which, 32 * rows + threadIdx.x % 32);
-  const float* const mine = first + threadIdx.x / 32 * kValues * 128;
-  float reference[2] = {-INFINITY, -INFINITY}, sum[2] = {}, o[kValues] = {};
-  for (int from = 0; from < split.w; from += AtOnce) {
-    float tops[AtOnce][2], sums[AtOnce][2], contexts[AtOnce][kValues];
-#pragma unroll
-    for (int p = 0; p < AtOnce; ++p) {
-      const bool exists = from + p < split.w;
-      const int64_t at = (from + p) * kSlot;
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        tops[p][r] = exists ? first[at + (32 * Panels + 2 + r) * 128] : -INFINITY;
-        sums[p][r] = exists ? first[at + (32 * Panels + r) * 128] : 0.f;
-      }
-#pragma unroll
-      for (int i = 0; i < kValues; ++i) contexts[p][i] = exists ? mine[at + i * 128] : 0.f;
-    }
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float top = reference[r];
-#pragma unroll
-      for (int p = 0; p < AtOnce; ++p) top = fmaxf(top, tops[p][r]);
-      if (top == -INFINITY) continue;  // no key so far
-      constexpr float kFactor = kBiasedItems<Args> ? kLog2e : 1.f;
-      const float shrink = exp2_approx((reference[r] - top) * kFactor);
-      reference[r] = top;
-      sum[r] *= shrink;
-#pragma unroll
-      for (int i = 0; i < kValues; ++i)
-        if (i / 2 % 2 == r) o[i] *= shrink;
-#pragma unroll
-      for (int p = 0; p < AtOnce; ++p) {
-        const float share = exp2_approx((tops[p][r] - top) * kFactor);
-        sum[r] += sums[p][r] * share;
-#pragma unroll
-        for (int i = 0; i < kValues; ++i)
-          if (i / 2 % 2 == r) o[i] += contexts[p][i] * share;
-      }
-    }
-  }
-  work.store<T, Panels>(args, split.y, (Tiles * split.x + which) * 64 + kWarpRows * rows, tile, o, sum, reference);
-}
-
-// At most one block per multiprocessor: they start by programmatic dependent launch as multiprocessors become free, and
-// request so much shared memory that each has one to itself; crowded on the first free ones they would be slower.
-template <typename T, int Panels, int Tiles, int AtOnce, typename Args>
-const char* launch_merge(const Args& args, const WorkItems& work, unsigned merges, unsigned multiprocessors,
-                         cudaStream_t stream) {
-  constexpr auto kernel = attention_items_merge<T, Panels, Tiles, AtOnce, Args>;
-  constexpr int kMostOfSharedMemory = 120 * 1024;
-  if (merges > multiprocessors) {
-    kernel<<<merges, 128, 0, stream>>>(args, work);
-    return launch_error();
-  }
-  if (const char* why = allow_shared_up_to<kernel>(kMostOfSharedMemory)) return why;
-  return launch_dependent(kernel, merges, 128, kMostOfSharedMemory, stream, 1, args, work);
-}
-
 // Why a kernel for groups of so many query tiles does not take a call; nullptr where it does.
 inline const char* refuse(const AttentionPartsArgs& all, int64_t tiles) {
   if (!(all.args.scale > 0)) return "unsupported: a scale that is not positive (v3_hopper takes it)";
@@ -180,6 +109,7 @@ const char* launch_items(const AttentionPartsArgs& all, const Args& args, cudaSt
   const int64_t kv_sizes[4] = {args.batch, args.heads_kv, args.seq_k, args.head_dim};
   const int64_t out_stride[4] = {args.out_stride[0], args.out_stride[1], args.out_stride[2], 1};
   constexpr bool bf16 = std::is_same_v<T, __nv_bfloat16>;
+  float* const tickets = all.workspace + part_slots(all) * part_slot_floats(all);
   for (int64_t p = 0; p < all.part_count; ++p) {
     const AttentionPart& part = all.parts[p];
     CUtensorMap maps[5];  // queries, keys, values, earlier results and results
@@ -191,10 +121,10 @@ const char* launch_items(const AttentionPartsArgs& all, const Args& args, cudaSt
       return why;
     WorkItems work{};
     work.items = reinterpret_cast<const int4*>(all.items) + part.items;
-    work.merges = reinterpret_cast<const int4*>(all.items) + part.merges;
     work.schedule = reinterpret_cast<const int4*>(args.schedule);
-    work.slots = all.workspace;
-    work.lse = all.part_count > 1 ? all.workspace + part_slots_floats(all) : nullptr;
+    work.partials = {all.workspace, reinterpret_cast<uint64_t*>(tickets), part.slots ? next_tag() : 0,
+                     reinterpret_cast<const int4*>(all.items) + part.pieces};
+    work.lse = all.part_count > 1 ? tickets + part_ticket_floats(all) : nullptr;
     for (int i = 0; i < 3; ++i) work.out_stride[i] = args.out_stride[i];
     work.rounds = int(part.rounds);
     work.workers = int(part.workers);
@@ -203,8 +133,6 @@ const char* launch_items(const AttentionPartsArgs& all, const Args& args, cudaSt
     work.k_length = args.seq_k / int(part.k_modulus);
     work.has_previous = p > 0;
     work.has_next = p + 1 < all.part_count;
-    const unsigned grid = unsigned((part.workers + S::teams - 1) / S::teams),
-                   merges = unsigned(4 * S::tiles * part.merge_count);
     if (part.rounds) {
       const char* why = nullptr;
       if constexpr (kBiasedItems<Args>)
@@ -213,11 +141,6 @@ const char* launch_items(const AttentionPartsArgs& all, const Args& args, cudaSt
         why = launch_part<T, Panels, Tiles>(args, unsigned(part.workers), maps, work, stream);
       if (why) return why;
     }
-    if (merges)
-      if (const char* why = part.slots > 4 * part.merge_count
-                                ? launch_merge<T, Panels, Tiles, 8>(args, work, merges, grid, stream)
-                                : launch_merge<T, Panels, Tiles, 2>(args, work, merges, grid, stream))
-        return why;
     if (const char* why = launch_error()) return why;
   }
   return nullptr;

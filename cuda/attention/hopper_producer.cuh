@@ -140,8 +140,7 @@ __device__ __forceinline__ void produce_work_items(const CUtensorMap* q_map, con
       smem.v.await_empty(step);
       load(smem.v, v_map);
     }
-    if (S::own_results && leader && ends && work.has_previous &&
-        WorkItems::slot(item.w) < 0) {  // last, because it waits for the store of the result before
+    if (S::own_results && leader && ends && work.has_previous) {  // last: it waits for the store of the result before
       wait_for_previous();
       smem.out.await_empty(merged);
       load_rows(smem.out.at(merged), previous_map, smem.out.full);

@@ -24,14 +24,14 @@ template <int Tiles> struct alignas(16) PlacedCodes {
 
 // Tiles: query tiles of a group.
 template <int Panels, int Tiles, ItemBias Bias = ItemBias::none> struct Shape {
-  static_assert(Tiles == 2 || (Tiles == 3 && Panels == 2 && Bias == ItemBias::none));
+  static_assert(Tiles == 2 || (Tiles == 3 && Bias == ItemBias::none));
   static constexpr bool biased = Bias != ItemBias::none, bias_tiles = Bias == ItemBias::tiles;
-  static constexpr int tiles = Tiles, teams = Panels == 1 ? 2 : 1;  // of a group; of a block
-  static constexpr int threads = 128 * (tiles * teams + 1);         // the last warpgroup is the producer
+  static constexpr int tiles = Tiles, teams = Panels == 1 && Tiles == 2 ? 2 : 1;  // of a group; of a block
+  static constexpr int threads = 128 * (tiles * teams + 1);                       // the last warpgroup is the producer
   // Per thread: 65536 divided among the threads of the block, in multiples of 8.
-  static constexpr int registers = 65536 / threads / 8 * 8, producer_registers = Panels == 1  ? 32
-                                                                                 : Tiles == 2 ? 40
-                                                                                              : 56;
+  static constexpr int registers = 65536 / threads / 8 * 8, producer_registers = Tiles == 3    ? 56
+                                                                                 : Panels == 1 ? 32
+                                                                                               : 40;
   static constexpr int consumer_registers = (registers + (registers - producer_registers) / (tiles * teams)) / 8 * 8;
   static constexpr int q_stages = 2, kv_stages = 4;  // pipeline stages: groups of query tiles; KV tiles
   // Whether results have shared memory of their own; else they take the place of the item's queries.

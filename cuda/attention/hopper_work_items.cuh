@@ -5,10 +5,12 @@
 // are prefetched by TMA like queries and keys (hopper_producer.cuh); else they take the place of the item's queries,
 // and so do those rows.
 #pragma once
+#include "../common/dependent.cuh"
 #include "../common/launch.cuh"
 #include "../common/nan_watch.cuh"
 #include "../common/warpgroup.cuh"
 #include "hopper_log_sums.cuh"
+#include "hopper_partials.cuh"
 #include "hopper_shared.cuh"
 #include "hopper_step.cuh"
 #include "row_again.cuh"
@@ -19,9 +21,8 @@ constexpr int kWarpRows = 16;  // rows of a query tile per warp
 
 struct WorkItems {
   const int4* items;
-  const int4* merges;
   const int4* schedule;
-  float* slots;
+  Partials partials;
   float* lse;  // log-sum-exp of every row (hopper_log_sums.cuh); nullptr where the mask is one part
   int64_t out_stride[3];
   int rounds, workers;
@@ -36,6 +37,17 @@ struct WorkItems {
   static __device__ __forceinline__ uint32_t reused(int x) { return uint32_t(x) / kItemGroups; }
   static __device__ __forceinline__ uint32_t steps(int w) { return uint32_t(w) % kItemSteps; }
   static __device__ __forceinline__ int slot(int w) { return int(uint32_t(w) / kItemSteps) - 1; }
+
+  // By a consumer warp, before its first item: begins the tickets that it will arrive at.
+  template <int Tiles> __device__ __forceinline__ void begin_tickets(int worker, int tile) const {
+    if (!partials.tag) return;
+    if (has_previous) wait_for_previous();
+    for (int from = 0; from < rounds; from += 32) {
+      const int4 mine = item(from + threadIdx.x % 32, worker);
+      if (mine.x >= 0 && slot(mine.w) >= 0) partials.begin<Tiles>(slot(mine.w), tile);
+    }
+    __syncwarp();
+  }
 
   // Index and residue of a query's position in the strided-permuted order; likewise of a key's.
   __device__ __forceinline__ int2 strided_index(int position) const {
@@ -146,37 +158,6 @@ struct WorkItems {
       }
   }
 
-  // Stores 16 rows of the result to out, by a block of four warps that hold a quarter of the columns each. o: this
-  // thread's; head: over all batch entries; position: the first row; tile: free shared memory of the block.
-  template <typename T, int Panels, typename Args>
-  __device__ __forceinline__ void store(const Args& args, int head, int position, uint8_t* tile, const float* o,
-                                        const float (&sum)[2], const float (&reference)[2]) const {
-    float before[2], mine[2], previous[2];
-    previous_lse(args, head, position, before);
-    T* const out = static_cast<T*>(args.out) + head / args.heads * out_stride[0] + head % args.heads * out_stride[1];
-    // Through shared memory, so that global accesses are coalesced 16-byte chunks.
-    auto each_chunk = [&](auto visit) {
-#pragma unroll
-      for (int i = 0; i < Panels; ++i) {
-        const int n = i * 128 + threadIdx.x, c = n % (8 * Panels), r = n / (8 * Panels);
-        if (position + r < args.seq_q && c * 8 < args.head_dim)
-          visit(*reinterpret_cast<uint4*>(tile + c / 8 * kTileBytes + r * 128 + ((c % 8 ^ (r & 7)) << 4)),
-                *reinterpret_cast<uint4*>(out + row_of(position + r) * out_stride[2] + c * 8));
-      }
-    };
-    if (has_previous) each_chunk([](uint4& here, const uint4& there) { here = there; });
-    __syncthreads();  // the earlier parts' rows are in the tile
-    merge_weights(args, head, position, sum, reference, before, mine, previous);
-    const unsigned broken =
-        has_previous ? store_fragments<true, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, previous)
-                     : store_fragments<false, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, previous);
-    const bool any = __syncthreads_or(broken);
-    each_chunk([](const uint4& here, uint4& there) { there = here; });
-    if (!any) return;
-    __syncthreads();  // all rows are stored; each warp computes a quarter of them again
-    attend_broken<T>(args, head, position + 4 * (threadIdx.x / 32), 0xf);
-  }
-
   // Stores a warpgroup's query tile to out by TMA, each warp its own rows so that none waits for another. n: number of
   // the fill of the ring out, filled by the producer warp where there are earlier parts; before: from previous_lse().
   // Gives what store_fragments does.
@@ -200,17 +181,13 @@ struct WorkItems {
     return store_when<T, Panels, Tiles>(args, out_map, head, batch, q_tile, out.at(n), rows, before, await, started);
   }
 
-  // The same where results take the place of the group's queries, which TMA reads until lane 0 of each warp has waited
-  // for it. wg: the warpgroup of the block.
+  // The same where results take the place of the group's queries, which the warpgroup's products have read; TMA reads
+  // them until lane 0 of each warp has waited for it.
   template <typename T, int Panels, int Tiles, typename Args, typename State>
   __device__ __forceinline__ unsigned store_in_place(const Args& args, const CUtensorMap* out_map, int head, int batch,
-                                                     int q_tile, uint8_t* queries, int wg, const State& rows,
+                                                     int q_tile, uint8_t* queries, const State& rows,
                                                      const float (&before)[2]) const {
     auto await = [&](bool) {
-      if constexpr (Tiles == 3)  // all its products have read the queries
-        warpgroup_barrier_of_three(wg);
-      else
-        warpgroup_barrier_of_four(wg);
       if (has_previous)
         load_previous<T, Panels>(args, head, batch, q_tile, queries + q_tile % Tiles * (Panels * kTileBytes));
     };
@@ -270,8 +247,9 @@ struct WorkItems {
   }
 
   // By each warp of a warpgroup when all items of its column are stored: computes those of its rows again that came out
-  // as NaN. At the end, since a call between items would cost the consumers registers; so the rows are read back.
-  template <typename T, int Tiles, typename Args>
+  // as NaN. At the end, since a call between items would cost the consumers registers; so the rows are read back. Of a
+  // list in pieces by the warp that has joined them.
+  template <typename T, int Panels, int Tiles, typename Args>
   __device__ __forceinline__ void repair(const Args& args, int worker, int tile) const {
     const int lane = threadIdx.x % 32;
     if (lane == 0) await_tma_stores();
@@ -279,7 +257,7 @@ struct WorkItems {
     for (int round = 0;; ++round) {
       const int4 work = item(round, worker);
       if (work.x < 0) return;
-      if (slot(work.w) >= 0) continue;
+      if (slot(work.w) >= 0 && !partials.is_joined<Panels, Tiles>(slot(work.w), tile)) continue;
       const int position = (Tiles * group(work.x) + tile) * 64 + warp_rows();
       const T* const out =
           static_cast<const T*>(args.out) + work.y / args.heads * out_stride[0] + work.y % args.heads * out_stride[1];

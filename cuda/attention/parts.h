@@ -14,9 +14,10 @@
 // Work items, four int32 each, `rounds` rows of `workers` columns. A worker is a warpgroup for each query tile of the
 // group and works through one column; the first workers of all blocks come first, then the second ones:
 //   group + kItemGroups * reused, or -1 after the column's last item; batch entry * heads + head; first entry of the
-//   schedule; steps + kItemSteps * (1 + slot of the partial result), slot -1 where the item is not split
-//   reused: KV tiles, at most 4, that this item begins with and the item above it ends with, in the same order
-// Merges, four int32 for each split list: group, batch entry * heads + head, first slot, number of slots
+//   schedule; steps + kItemSteps * (1 + slot of the partial result), slot -1 where the item is not a piece of a list; a
+//   piece has a step reused: KV tiles, at most 4, that this item begins with and the item above it ends with, in the
+//   same order
+// Pieces, four int32 for each slot: the first slot of its list, how many slots that has, 0, 0
 #pragma once
 #include "attention.cuh"
 
@@ -26,8 +27,7 @@ constexpr int kItemGroups = 1 << 24;  // more than the groups of query tiles
 struct AttentionPart {
   int64_t q_modulus, k_modulus;
   int64_t items, rounds, workers;  // first row of AttentionPartsArgs::items, and how many
-  int64_t merges, merge_count;     // likewise
-  int64_t slots;                   // partial results
+  int64_t pieces, slots;           // likewise, one for each partial result
   int64_t heads;                   // over all batch entries
   int64_t tiles;                   // query tiles of a group, the same for all parts
 };
@@ -37,7 +37,7 @@ struct AttentionPartsArgs {
   const AttentionPart* parts;  // in host memory
   int64_t part_count;
   const int32_t* items;
-  float* workspace;  // part_workspace() floats, 16-byte aligned, contents undefined
+  float* workspace;  // part_workspace() floats, 16-byte aligned, contents undefined: slots, their tickets, log-sum-exps
 };
 
 // Floats of a partial result: accumulators, sums and maxima of 128 threads for each query tile.
@@ -45,13 +45,18 @@ inline int64_t part_slot_floats(const AttentionPartsArgs& a) {
   return a.part_count ? a.parts->tiles * 128 * (32 * ((a.args.head_dim + 63) / 64) + 4) : 0;
 }
 
-// Floats of the partial results of the part that has most; where there are several parts, the log-sum-exp of every row
-// follows.
-inline int64_t part_slots_floats(const AttentionPartsArgs& a) {
+// Partial results of the part that has most.
+inline int64_t part_slots(const AttentionPartsArgs& a) {
   int64_t most = 0;
   for (int64_t p = 0; p < a.part_count; ++p) most = a.parts[p].slots > most ? a.parts[p].slots : most;
-  return most * part_slot_floats(a);
+  return most;
 }
+// Floats of their tickets: 64 bits for each warp of each query tile.
+inline int64_t part_ticket_floats(const AttentionPartsArgs& a) {
+  return a.part_count ? part_slots(a) * a.parts->tiles * 4 * 2 : 0;
+}
+// Where there are several parts, the log-sum-exp of every row comes last.
 inline int64_t part_workspace(const AttentionPartsArgs& a) {
-  return part_slots_floats(a) + (a.part_count > 1 ? int64_t(a.args.batch) * a.args.heads * a.args.seq_q : 0);
+  return part_slots(a) * part_slot_floats(a) + part_ticket_floats(a) +
+         (a.part_count > 1 ? int64_t(a.args.batch) * a.args.heads * a.args.seq_q : 0);
 }

@@ -57,7 +57,7 @@ inline void check_parts(const std::vector<AttentionPart>& parts, const PlanLayou
   for (const AttentionPart& part : parts)
     STD_TORCH_CHECK(order(part.q_modulus, n.seq_q) && order(part.k_modulus, n.seq_k) && part.rounds < (1 << 24) &&
                         part.workers < (1 << 20) && inside(part.items, part.rounds * part.workers) &&
-                        inside(part.merges, part.merge_count) && part.slots < (1 << 18) && part.heads == heads &&
+                        inside(part.pieces, part.slots) && part.slots < (1 << 18) && part.heads == heads &&
                         part.tiles == parts[0].tiles && (part.tiles == 2 || part.tiles == 3),
                     "the parts are for other sizes");
 }

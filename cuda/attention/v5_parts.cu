@@ -13,8 +13,8 @@
 //   order (mod m), a triangle. TMA loads and stores 64 rows in that order as one box, so nothing is copied.
 // - Where the tile lists of consecutive items overlap, the shared KV tiles stay in shared memory.
 // - A second producer warp loads a bias by tiles, where TMA takes it (hopper_items_bias.cuh).
-// - A list that would keep one pair busy after the others have finished is split; the splits write fp32 partial
-//   results, which a second kernel merges.
+// - A list that would keep one pair busy after the others have finished is split; the splits leave fp32 partial
+//   results, which the warps that come last join (hopper_partials.cuh).
 // - A later part merges its rows by log-sum-exp with those in out, which TMA prefetches like queries and keys. Its
 //   blocks start by programmatic dependent launch on multiprocessors that are free and load queries and keys
 //   meanwhile.

@@ -50,7 +50,8 @@ def test_work_counts_what_the_mask_says():
         counted = counts.counts_of_case(values, 132)
         assert counts.counts(3, 2, 200, 64, *figures) == counted._replace(in_parts=())
         plan = prepare(masks.parse(text), 200, 200)
-        assert counted.in_parts == ((2, parts.of(plan, 3, 2, 64, 264).predicted),)
+        in_parts = ((group, parts.of(plan, 3, 2, 64, 132 * (4 - group), group).predicted) for group in (2, 3))
+        assert counted.in_parts == tuple(in_parts)
     for left_out in ({"mask": "causal", "head_dim": 136}, {"mask": "padding:lengths=100+7", "batch": 2}):
         assert counts.counts_of_case(OP.validate({"seq": 200} | left_out), 132).in_parts == ()
 

@@ -215,14 +215,14 @@ def test_the_operator_itself_checks_what_it_is_given():
         ),
         (
             {"layout": changed(heads=-1)},
-            "a plan's layout is 11 numbers and 10 for each part, with a space between",
+            "a plan's layout is 11 numbers and 9 for each part, with a space between",
         ),
         ({"layout": plan.layout + " 1"}, "a plan's layout is 11 numbers"),
         ({"layout": ""}, "a plan's layout is 11 numbers"),
         ({"layout": changed(row_ptr=10**20)}, "a plan's layout is 11 numbers"),
         ({"buffer": plan.buffer.long()}, "a plan is one row of int32"),
         ({"buffer": plan.buffer[1:]}, "does not begin at a multiple of 16 bytes"),
-        ({"layout": plan.layout + " 1" * 10}, "parts come with items and a schedule of 4 words"),
+        ({"layout": plan.layout + " 1" * 9}, "parts come with items and a schedule of 4 words"),
         (
             {"layout": apart.layout, "buffer": apart.buffer},
             "no implementation .cpu. of attention that takes parts is built",

@@ -1,6 +1,8 @@
 """What the kernel on items works on: parts of masks are disjoint and together the mask, items of work cover
 every list once."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -61,7 +63,7 @@ def decoded(work, plan, group):
     seq_q, seq_k = plan.seq_q, plan.seq_k
     groups = -(-seq_q // (64 * group))
     entries, rows, slots = work.schedule.tolist(), work.items.tolist(), []
-    heads = work.parts[0, 8].item()
+    heads = work.parts[0, 7].item()
     out = torch.zeros(heads, seq_q, seq_k, dtype=torch.int32)
     for (
         q_modulus,
@@ -69,14 +71,13 @@ def decoded(work, plan, group):
         first,
         rounds,
         workers,
-        merges,
-        merge_count,
+        pieces,
         slot_count,
         _,
         tiles_of_group,
     ) in work.parts.tolist():
         assert tiles_of_group == group
-        mine, used, finished = rows[first : first + rounds * workers], [], []
+        mine, used, finished = rows[first : first + rounds * workers], {}, []
         ended = [[mine[r * workers + t][0] < 0 for r in range(rounds)] for t in range(workers)]
         assert all(column == sorted(column) for column in ended), "a worker has no gap between its items"
         q_order = tiles.ordered(np.arange(seq_q), q_modulus, seq_q)
@@ -88,7 +89,11 @@ def decoded(work, plan, group):
                 continue
             kept, number_of_group = divmod(what, items.ITEM_GROUPS)
             slot, steps = packed // items.ITEM_STEPS - 1, packed % items.ITEM_STEPS
-            (used if slot >= 0 else finished).append(slot if slot >= 0 else (number_of_group, head))
+            if slot < 0:
+                finished.append((number_of_group, head))
+            else:
+                assert slot not in used and steps, "slots are used once, and a piece has a step"
+                used[slot] = (number_of_group, head)
             here = [(head, *row[:-group]) for row in entries[entry : entry + steps]]
             assert kept <= 4 and here[:kept] == held.get(number % workers, [])[-kept:][:kept]
             held[number % workers] = here
@@ -101,14 +106,11 @@ def decoded(work, plan, group):
                         placed[head, at : at + 64, place : place + 64] += square
         assert not placed[:, :, seq_k:].any()
         out[:, q_order[:, None], k_order[None, :]] += placed[:, :seq_q, :seq_k]
-        joined = rows[merges : merges + merge_count]
-        assert (
-            sorted(used)
-            == sorted(n for row in joined for n in range(row[2], row[2] + row[3]))
-            == list(range(slot_count))
-        )
-        assert all(row[3] > 1 for row in joined)
-        finished += [tuple(row[:2]) for row in joined]
+        assert sorted(used) == list(range(slot_count))
+        for slot, (begin, count, *_) in enumerate(rows[pieces : pieces + slot_count]):
+            assert count > 1 and begin <= slot < begin + count
+            assert {used[n] for n in range(begin, begin + count)} == {used[slot]}, "one list's"
+        finished += set(used.values())
         assert len(set(finished)) == len(finished), "rows are finished once"
         assert len(slots) or len(finished) == groups * heads, "the first part writes every row"
         slots.append(slot_count)
@@ -189,7 +191,7 @@ def test_lists_begin_with_a_tile_that_has_a_key_for_each_row(text, begins, group
 def steps_of(work):
     """Steps of each item and slots of each part."""
     found = []
-    for _, _, first, rounds, workers, *_, slots, _, _ in work.parts.tolist():
+    for _, _, first, rounds, workers, _, slots, *_ in work.parts.tolist():
         rows = work.items[first : first + rounds * workers]
         found.append((rows[rows[:, 0] >= 0][:, 3] % items.ITEM_STEPS, slots))
     return found
@@ -324,7 +326,7 @@ def test_on_a_gpu_in_every_way_and_again_with_the_same_bits(text, dtype):
     """Whole, in parts, uncut and in as many pieces as there are, whatever the prediction would take; without
     a bias, and with one that is loaded by tiles where keys are in their own order, and by elements."""
     kernels.load("cuda")
-    for impl, head_dim in (("v5_parts", 64), ("v5_parts", 128), ("v6_triples", 128)):
+    for impl, head_dim in itertools.product(("v5_parts", "v6_triples"), (64, 128)):
         values = case(1024, mask=text, batch=2, heads=4, kv_heads=2, head_dim=head_dim)
         inputs = OP.inputs(values, dtype, "cuda", 0)
         q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
@@ -338,7 +340,7 @@ def test_on_a_gpu_in_every_way_and_again_with_the_same_bits(text, dtype):
             for blocks in (1, 100_000) if way else ():
                 kept = parts.PlanItems(plan, group)
                 kept.splits = [way]
-                work = kept.make(8, blocks, 1 + (head_dim <= 64))
+                work = kept.make(8, blocks, parts.per_sm(head_dim, group))
                 for bias in biases:
                     args = (q, k, v, impl, work.buffer, work.layout, None, bias)
                     outs = [torch.ops.fusescope.attention(*args) for _ in "ab"]

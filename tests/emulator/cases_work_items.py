@@ -168,12 +168,13 @@ def in_parts(impl, inputs, dtype, form, workers, seed, softcap, sinks):
 def work_items(impl: str, plan, case, form: str, workers: int):
     """The work items of a call where whole or parts is not left to the prediction, and pieces, where they are
     wanted, cost nothing."""
-    made = parts.PlanItems(plan, kernel_sources.group(impl))
+    group = kernel_sources.group(impl)
+    made = parts.PlanItems(plan, group)
     made.splits = [made.splits["part" in form]]
-    free = {n: 0.0 if "pieces" in form else getattr(items, n) for n in ("_ITEM", "_PIECE", "_MERGE_LAUNCH")}
+    free = {n: 0.0 if "pieces" in form else getattr(items, n) for n in ("_ITEM", "_PIECE", "_JOIN")}
     copies = case["batch"] * case["heads"] // (plan.batch * plan.heads)
     with mock.patch.multiple(items, **free):
-        return made.make(copies, workers, parts.resident(1, case["head_dim"]))
+        return made.make(copies, workers, parts.per_sm(case["head_dim"], group))
 
 
 def _form(work) -> str:

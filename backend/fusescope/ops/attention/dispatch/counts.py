@@ -142,7 +142,7 @@ def _in_parts(
     mask: str, batch: int, heads: int, seq_q: int, seq_k: int, head_dim: int, sms: int, group: int
 ) -> float:
     plan = _plan(mask, seq_q, seq_k)
-    return parts.of(plan, batch, heads, head_dim, parts.resident(sms, head_dim), group).predicted
+    return parts.of(plan, batch, heads, head_dim, parts.resident(sms, head_dim, group), group).predicted
 
 
 def _plan(mask: str, seq_q: int, seq_k: int):

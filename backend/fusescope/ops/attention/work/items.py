@@ -3,7 +3,8 @@ tile of a group, does each (cuda/attention/parts.h says what each number is).
 
 Predictions are in steps of one KV tile of a worker while the other worker of its multiprocessor is busy too,
 0.87 us on an H200 at 64 columns. The constants are a fit to 90 recorded times there (of the kernel
-v5_parts, 2 us a launch; root mean square of the relative error 5 %).
+v5_parts, 2 us a launch; root mean square of the relative error 5 %), those of pieces to 150 times of 57 cells
+(cuda/attention/NOTES_pieces.md).
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ ITEM_GROUPS = 1 << 24  # kItemGroups: more groups of query tiles than there are
 PART = 3.5  # the launch of a further part
 _ITEM = 2.5  # beginning and end of an item, in steps
 _MERGE = 2.5  # of an item in a later part: merging with rows that are there
-_PIECE = 0.5  # leaving a partial result
-_MERGE_LAUNCH = 1.5  # the launch that merges partial results
-_PARTIAL = 0.012  # merging one partial result of 64 columns
+_PIECE = 2.5  # leaving a partial result and a share in joining those of a list
+_JOIN = 0.5  # where there are any
+_PARTIAL = 0.012  # for each of them
 _STEP_SAVED = 0.1  # of a step, saved by a KV tile that the item before left in shared memory
 # cutting must be predicted to bring the time below this share: partial results take tens of KiB each
 MAX_REMAINING_TIME = 0.98
@@ -33,21 +34,21 @@ _SORTED = 3  # items a worker that are dealt the costliest first
 
 @dataclass(frozen=True)
 class Items:
-    """rows int32 (rounds · workers, 4) and merges int32 (n, 4) as parts.h has them; slots of partial results;
-    took: the predicted steps."""
+    """rows int32 (rounds · workers, 4) and pieces int32 (slots, 4) as parts.h has them; took: the predicted
+    steps."""
 
     rows: np.ndarray
-    merges: np.ndarray
-    slots: int
+    pieces: np.ndarray
     took: float
 
 
 class _Dealt(NamedTuple):
     """Items and who does them: int64 (n, 6) of list, copy, first entry, steps, slot or −1, worker, in the
-    order in which workers do them; merges, int64 (m, 4) of list, copy, first slot, slots; predicted steps."""
+    order in which workers do them; pieces, int64 (slots, 2) of the list's first slot and its slots;
+    predicted steps."""
 
     items: np.ndarray
-    merges: np.ndarray
+    pieces: np.ndarray
     took: float
 
 
@@ -79,7 +80,7 @@ def make(
     best = whole = _whole(part, order, teams, later)
     low, high = float(_cost(part, order, later).sum()) / workers, whole.took
     for _ in range(_LIMITS):
-        if low + _MERGE_LAUNCH >= min(best.took, MAX_REMAINING_TIME * whole.took):
+        if low + _JOIN >= min(best.took, MAX_REMAINING_TIME * whole.took):
             break
         limit = (low + high) / 2
         cut = _cut(part, order, teams, later, limit)
@@ -125,7 +126,7 @@ def _spent(part: Lists):
 
 def _whole(part: Lists, order, teams: Teams, later: bool) -> _Dealt:
     where, done = place(_cost(part, order, later), teams)
-    return _Dealt(_items(part, order, where), np.zeros((0, 4), np.int64), teams.last(done))
+    return _Dealt(_items(part, order, where), np.zeros((0, 2), np.int64), teams.last(done))
 
 
 def _items(part: Lists, order, where):
@@ -142,7 +143,7 @@ def _cut(part: Lists, order, teams: Teams, later: bool, limit: float) -> _Dealt 
     if limit <= overhead:
         return None
     takes = spent[first + steps] - spent[first]
-    count = np.maximum(1, np.ceil(takes / (limit - overhead))).astype(np.int64)
+    count = np.clip(np.ceil(takes / (limit - overhead)), 1, np.maximum(steps, 1)).astype(np.int64)
     count[teams.alone * (takes + overhead) <= limit] = 1
     which = np.repeat(np.arange(len(order)), count)
     i, of = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count), count[which]
@@ -161,24 +162,21 @@ def _cut(part: Lists, order, teams: Teams, later: bool, limit: float) -> _Dealt 
             pieces.append((number, copy, low, long, worker))
             done[worker] += cost
     items = np.concatenate([items[where >= 0], np.array(pieces, np.int64).reshape(-1, 5)])
-    items, merges = _with_slots(part, items)
-    took = teams.last(done)
-    if len(merges):  # a worker alone on its multiprocessor has 128 columns
-        took += _MERGE_LAUNCH + _PARTIAL * (1 if teams.per_sm > 1 else 2) * merges[:, 3].sum()
-    return _Dealt(items, merges, took)
+    items, pieces = _with_slots(part, items)
+    return _Dealt(items, pieces, teams.last(done) + _JOIN * (len(pieces) > 0) + _PARTIAL * len(pieces))
 
 
 def _with_slots(part: Lists, items):
-    """Items (list, copy, first entry, steps, worker) with slots for the pieces of lists, and their merges."""
+    """Items (list, copy, first entry, steps, worker) with slots for the pieces of lists; and the first
+    slot and the slots of each one's list."""
     number = items[:, 1] * len(part.table) + items[:, 0]
-    lists, inverse, count = np.unique(number, return_inverse=True, return_counts=True)
+    _, inverse, count = np.unique(number, return_inverse=True, return_counts=True)
     cut, by_place = count > 1, np.lexsort((items[:, 2], number))
     slot = np.full(len(items), -1)
     pieces = by_place[cut[inverse[by_place]]]
     slot[pieces] = np.arange(len(pieces))
-    copy, which = np.divmod(lists[cut], len(part.table))
-    merges = np.stack([which, copy, np.cumsum(count[cut]) - count[cut], count[cut]], 1)
-    return np.insert(items, 4, slot, 1), merges
+    slots = count[cut]
+    return np.insert(items, 4, slot, 1), np.repeat(np.stack([np.cumsum(slots) - slots, slots], 1), slots, 0)
 
 
 def _in_stretches(part: Lists, copies: int, teams: Teams, given: _Dealt) -> _Dealt:
@@ -202,7 +200,7 @@ def _in_stretches(part: Lists, copies: int, teams: Teams, given: _Dealt) -> _Dea
     items[:, 5] = stretch % per_sm * teams.blocks + stretch // per_sm  # neighbours on one multiprocessor
     each = np.bincount(items[:, 5], cost - _STEP_SAVED * _kept(part, items), workers).tolist()
     took = teams.last(each)
-    return _Dealt(items, given.merges[:0], took) if took <= given.took else given
+    return _Dealt(items, given.pieces[:0], took) if took <= given.took else given
 
 
 def _kept(part: Lists, items):
@@ -222,7 +220,7 @@ def _kept(part: Lists, items):
 
 
 def _rows(part: Lists, dealt: _Dealt, masks: tuple[int, int], copies: int, workers: int):
-    """(rows, merges, slots) of all copies."""
+    """(rows, pieces) of all copies."""
 
     def of(which, copy):  # (group of query tiles, head)
         mask, group = np.divmod(which, part.groups)
@@ -237,6 +235,4 @@ def _rows(part: Lists, dealt: _Dealt, masks: tuple[int, int], copies: int, worke
     rows[turn, worker] = np.stack(
         [group + ITEM_GROUPS * _kept(part, items), head, first, steps + ITEM_STEPS * (1 + slot)], 1
     )
-    which, copy, slot, count = dealt.merges.T
-    merges = np.stack([*of(which, copy), slot, count], 1)
-    return rows.reshape(-1, 4), merges.astype(np.int32), int(count.sum())
+    return rows.reshape(-1, 4), np.pad(dealt.pieces, ((0, 0), (0, 2))).astype(np.int32)

@@ -28,7 +28,7 @@ _CPU_TEAMS = 16  # where there is no GPU: kernels are emulated
 @dataclass(frozen=True)
 class WorkItems:
     """What a call is given instead of the plan: schedule int32 (entries, 4), fragments int32 (rows, 128)
-    and items int32 (n, 4) on the device, parts of ``buffer``; parts int64 (parts, 10) on the host, which
+    and items int32 (n, 4) on the device, parts of ``buffer``; parts int64 (parts, 9) on the host, which
     ``layout`` repeats. predicted: how long it takes, in steps of one KV tile (items.py); gain: the same where
     every list is taken whole, over that; build_ms: how long making all of it took."""
 
@@ -116,13 +116,13 @@ def of(
     takes together. Raises RuntimeError for new ones under CUDA graph capture, ValueError for lists that are
     too long.
     """
-    return _caches[group].of(plan).of(_key(plan, batch, heads, head_dim, workers))
+    return _caches[group].of(plan).of(_key(plan, batch, heads, head_dim, workers, group))
 
 
 def cached(plan: Plan, batch: int, heads: int, head_dim: int, group: int = 2) -> WorkItems | None:
     """The same as ``of``, where it is made already."""
     found = _caches[group].known(plan)
-    return None if found is None else found.made.get(_key(plan, batch, heads, head_dim, None))
+    return None if found is None else found.made.get(_key(plan, batch, heads, head_dim, None, group))
 
 
 def work(plan: Plan | None, q, k, group: int = 2) -> WorkItems:
@@ -131,27 +131,30 @@ def work(plan: Plan | None, q, k, group: int = 2) -> WorkItems:
     return of(plan, q.shape[0], q.shape[1], q.shape[3], group=group)
 
 
-def resident(multiprocessors: int, head_dim: int) -> int:
+def per_sm(head_dim: int, group: int) -> int:
+    """How many workers share a multiprocessor (cuda/attention/hopper_shared.cuh, teams)."""
+    return 2 if head_dim <= 64 and group == 2 else 1
+
+
+def resident(multiprocessors: int, head_dim: int, group: int) -> int:
     """How many workers a GPU runs at once."""
-    return multiprocessors * _per_sm(head_dim)
+    return multiprocessors * per_sm(head_dim, group)
 
 
-def _key(plan: Plan, batch: int, heads: int, head_dim: int, workers: int | None) -> tuple[int, int, int]:
+def _key(
+    plan: Plan, batch: int, heads: int, head_dim: int, workers: int | None, group: int
+) -> tuple[int, int, int]:
     """Copies of each mask, workers, and how many of these share a multiprocessor."""
     copies = batch * heads // (plan.batch * plan.heads)
-    return copies, workers or _workers(plan.device, head_dim), _per_sm(head_dim)
+    return copies, workers or _workers(plan.device, head_dim, group), per_sm(head_dim, group)
 
 
-def _per_sm(head_dim: int) -> int:
-    return 2 if head_dim <= 64 else 1
-
-
-def _workers(device, head_dim: int) -> int:
+def _workers(device, head_dim: int, group: int) -> int:
     if device.type != "cuda":
         return _CPU_TEAMS
     import torch
 
-    return resident(torch.cuda.get_device_properties(device).multi_processor_count, head_dim)
+    return resident(torch.cuda.get_device_properties(device).multi_processor_count, head_dim, group)
 
 
 def _refuse_under_capture(device) -> None:
@@ -165,7 +168,7 @@ def _refuse_under_capture(device) -> None:
 
 
 def _one_after_another(parts: list[Lists], masks: tuple[int, int], copies: int, workers: int, per_sm: int):
-    """(predicted steps, description, rows of items and merges) of these parts."""
+    """(predicted steps, description, rows of items and pieces) of these parts."""
     heads = masks[0] * masks[1] * copies
     described, rows, took, entry = [], [], items.PART * (len(parts) - 1), 0
     for number, part in enumerate(parts):
@@ -174,9 +177,9 @@ def _one_after_another(parts: list[Lists], masks: tuple[int, int], copies: int, 
         entry += part.entries.shape[0]
         first = sum(map(len, rows))
         last = first + len(made.rows)
-        rounds, merges = len(made.rows) // workers, len(made.merges)
-        numbers = [first, rounds, workers, last, merges, made.slots, heads, part.tiles]
+        rounds = len(made.rows) // workers
+        numbers = [first, rounds, workers, last, len(made.pieces), heads, part.tiles]
         described.append([part.rows, part.keys, *numbers])
-        rows += [made.rows, made.merges]
+        rows += [made.rows, made.pieces]
         took += made.took
     return took, np.array(described, np.int64), np.concatenate(rows)
