@@ -19,6 +19,7 @@ RUNS = (  # beside SDPA, FlexAttention and FlashAttention-4
     "20261129-005242-bench-cabe04",
     "20261129-010502-bench-285330",
     "20261129-010810-bench-735bb5",
+    "20261129-172616-bench-40ecbd",
 )
 
 
