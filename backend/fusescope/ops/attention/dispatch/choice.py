@@ -97,7 +97,8 @@ def _by_fit(q, k, plan: Plan | None, known, bias: str | None) -> str | None:
     if (fit := _fit(index)) is None:
         return None
     accepted = [variant for variant in candidates.built("attention", index) if variant.accepts(known)]
-    groups = {v.group for v in accepted if v.plan == "parts" and fit.prices_of(v.name)}
+    priced = fit.prices_for(known.dtype, counts_of_call(q, k, plan, {}))
+    groups = {v.group for v in accepted if v.plan == "parts" and v.name in priced}
     items = {group: _items(plan, q, k, group) for group in sorted(groups)}
     done = counts_of_call(q, k, plan, {g: made.predicted for g, made in items.items() if made})
     among = [variant.name for variant in accepted]

@@ -21,6 +21,7 @@ import numpy as np
 
 from fusescope.core import paths, whole_files
 from fusescope.ops.attention.dispatch.counts import Counts, features_of
+from fusescope.ops.attention.dispatch.kernel_sources import group
 
 SHIPPED = Path(__file__).parent / "fits"
 _KINDS = {  # both 16-bit types run the same instructions
@@ -30,9 +31,9 @@ _KINDS = {  # both 16-bit types run the same instructions
 }
 # Query tiles per multiprocessor up to which kernels share a tile among warpgroups, in more ways or fewer.
 _FEW, _SOME = 1, 4
-# Predictions within this ratio say nothing about which kernel is faster: the later one of the ladder is
-# taken. With it the choice takes 1.007 times the time of the best kernel on average in cross-validation,
-# 1.011 without, on an H200; 1.006 and 1.007 on an H100.
+# Predictions within this ratio say nothing about which kernel is faster: that which suits most masks is
+# taken. With it the choice takes 1.006 times the time of the best kernel on average in cross-validation,
+# 1.010 without, on an H200; 1.006 and 1.007 on an H100.
 _TIE = 1.02
 _SOME_NARROW = ", some tiles"
 _SOME_WIDE = f"{_SOME_NARROW}, wide heads"
@@ -68,26 +69,32 @@ class Fit:
 
     def microseconds(self, dtype: str, done: Counts) -> dict[str, float]:
         """Predicted kernel time of every fitted kernel, fastest first."""
-        kind = kind_of(dtype, done, self.sms)
-        prices = self.prices.get(kind) or self.prices.get(kind.replace(_SOME_WIDE, _SOME_NARROW), {})
+        prices = self.prices_for(dtype, done)
         known = {impl: p for impl, p in prices.items() if done.counted(impl)}
         times = {impl: float(done.features(impl, self.sms) @ np.asarray(p)) for impl, p in known.items()}
         return dict(sorted(times.items(), key=lambda item: item[1]))
 
-    def prices_of(self, impl: str) -> bool:
-        """Whether it has prices of a kernel, for some kind of cases."""
-        return any(impl in prices for prices in self.prices.values())
+    def prices_for(self, dtype: str, done: Counts) -> Mapping[str, Sequence[float]]:
+        """Those of each kernel that was measured on such cases."""
+        kind = kind_of(dtype, done, self.sms)
+        return self.prices.get(kind) or self.prices.get(kind.replace(_SOME_WIDE, _SOME_NARROW), {})
 
     def choose(self, dtype: str, done: Counts, among: Iterable[str]) -> str | None:
-        """The kernel of the least predicted time among those named, of several about equal ones the last of
-        the ladder, or the one that was measured to be faster; None where none of them is fitted."""
+        """The kernel of the least predicted time among those named, of several about equal ones that which
+        suits most masks, or the one that was measured to be faster; None where none of them is fitted."""
         allowed = set(among)
         times = {impl: us for impl, us in self.microseconds(dtype, done).items() if impl in allowed}
         better = self.corrections.get(kind_of(dtype, done, self.sms), {}).get(done.key)
         if better in times or not times:
             return better if times else None
         ties = [impl for impl, us in times.items() if us <= _TIE * min(times.values())]
-        return max(ties, key=lambda impl: int(re.match(r"v(\d+)", impl)[1]))
+        return max(ties, key=lambda impl: _suits(impl, done))
+
+
+def _suits(impl: str, done: Counts) -> tuple[int, int]:
+    """Greatest of what suits most masks: the last of the ladder, but with narrow heads groups of two rather
+    than of three query tiles, which suit few there (cuda/attention/NOTES_pieces.md)."""
+    return -(group(impl) or 2) if done.panels == 1 else 0, int(re.match(r"v(\d+)", impl)[1])
 
 
 def _slug(device: str) -> str:
