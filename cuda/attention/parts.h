@@ -14,9 +14,9 @@
 // Work items, four int32 each, `rounds` rows of `workers` columns. A worker is a warpgroup for each query tile of the
 // group and works through one column; the first workers of all blocks come first, then the second ones:
 //   group + kItemGroups * reused, or -1 after the column's last item; batch entry * heads + head; first entry of the
-//   schedule; steps + kItemSteps * (1 + slot of the partial result), slot -1 where the item is not a piece of a list; a
-//   piece has a step reused: KV tiles, at most 4, that this item begins with and the item above it ends with, in the
-//   same order
+//   schedule; steps + kItemSteps * (1 + slot of the partial result), slot -1 where the item is a whole list
+//   reused: KV tiles, at most 4, that this item begins with and the item above it ends with, in the same order; none
+//   for a piece of a list, which has at least one step
 // Pieces, four int32 for each slot: the first slot of its list, how many slots that has, 0, 0
 #pragma once
 #include "attention.cuh"
