@@ -123,6 +123,7 @@ def test_wrong_kernel_shows(server, name):
     assert any(WRONG_KERNELS[name] in reason for reason in reasons), reasons
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("mistake", _WRONG)
 def test_a_mistake_with_work_items_shows(server, mistake, tmp_path, monkeypatch):
     name, right, wrong = _WRONG[mistake]

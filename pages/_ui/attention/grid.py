@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterable
 
 import pandas as pd
@@ -11,7 +12,7 @@ import plotly.graph_objects as go
 from fusescope.charts import captions, numbers, template
 from fusescope.charts.bench import attention_grid, attention_map
 from fusescope.charts.bench.attention_grid import Cell
-from fusescope.core.records import Run
+from fusescope.core.records import Record, Run
 from fusescope.store import library
 from pages._ui.app import cached_chart, device, run_data
 from pages._ui.widgets import elements, screen, style
@@ -69,6 +70,18 @@ def of_device(runs: list[Run], device_name: str, dtype: str, mode: str = "graph"
     stamps = tuple((r.id, run_data.stamp(library.find(r.id), "results.jsonl")) for r in runs)
     made = cached_chart.once(("cells", dtype, mode, stamps), lambda: _cells(runs, dtype, mode))
     return Grid(device_name, dtype, mode, runs, made)
+
+
+def run_of(grid: Grid, cell: Cell) -> tuple[Run, list[Record]]:
+    """The run that the time of the cell's best peer is of, and all its records of the cell. Ours may be of a
+    newer one."""
+    case = json.loads(cell.case)
+    for run in reversed(grid.runs):
+        rows = [r for r in run_data.records(run.id) if r.dtype == grid.dtype and dict(r.case) == case]
+        times = [r.time_of(cell.mode) for r in rows if r.impl == cell.peer and r.status == "ok"]
+        if any(t and t.median == cell.peer_ms for t in times):
+            return run, rows
+    raise LookupError(f"no run has the time of {cell.peer}")
 
 
 def draw(grid: Grid, chart: str, pick: Callable[[str], None] | None = None) -> None:

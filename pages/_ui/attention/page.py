@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import streamlit as st
 
 from fusescope.charts.bench.attention_grid import Cell, lost, mask_name
-from fusescope.store.answers import Question
-from pages._ui.answer import answer, nearest
-from pages._ui.app import run_data, url
+from pages._ui.answer import answer
+from pages._ui.app import url
 from pages._ui.attention import grid
 from pages._ui.forms import fields
 from pages._ui.widgets.text import device_text, md
@@ -68,8 +65,8 @@ def _choose(state: url.State, case: str) -> None:
 
 
 def _comparison(state: url.State, found: grid.Grid) -> None:
-    """All implementations of the chosen cell, of the run that measured most of them last, over the best peer,
-    as the map has them; at first of the worst that is proven slower, which the summary names."""
+    """All implementations of the chosen cell in one run, over the best peer, as the map has it; at first of
+    the worst that is proven slower, which the summary names."""
     cells = {c.case: c for c in sorted(found.cells, key=lambda c: c.ratio)}
     worst = next(iter(lost(found.cells) or cells.values())).case
     key = fields.seeded(state, "cell", list(cells), worst)
@@ -83,12 +80,7 @@ def _comparison(state: url.State, found: grid.Grid) -> None:
         help="Or click it in the chart",
     )
     state.keep("cell", case, worst)
-    question = Question("attention", json.loads(case), found.dtype, found.device_name)
-    match = nearest.find(question)
-    if match is None:
-        return
-    run, records = run_data.read(match.run), run_data.records(match.run)
-    rows = [r for r in records if dict(r.case) == dict(match.case) and r.dtype == found.dtype]
+    run, rows = grid.run_of(found, cells[case])
     answer.heading(run)
     over = answer.compared_with(state, run, rows, cells[case].peer)
     answer.headline(answer.look(run, rows, answer.ALL, over))
