@@ -40,6 +40,8 @@ def test_the_device_of_the_documents_comes_first_and_the_worst_cell_is_compared(
     assert json.loads(box(at, "cell, slowest first").value) == json.loads(worst.case)
     assert worst.peer in said(at.markdown) and len(at.get("plotly_chart")) == 2
     assert box(at, "compared with").value == worst.peer, "as in the map"
+    ours = grid.run_of(grid.of_device(grid.listed(), H200, "float16"), worst, worst.ours, worst.ours_ms)[0]
+    assert f"compares it with {worst.ours}" in said(at.caption) and ours.id in said(at.caption)
 
 
 @pytest.mark.parametrize("chart", ["worst first", "rates"])

@@ -72,16 +72,16 @@ def of_device(runs: list[Run], device_name: str, dtype: str, mode: str = "graph"
     return Grid(device_name, dtype, mode, runs, made)
 
 
-def run_of(grid: Grid, cell: Cell) -> tuple[Run, list[Record]]:
-    """The run that the time of the cell's best peer is of, and all its records of the cell. Ours may be of a
-    newer one."""
+def run_of(grid: Grid, cell: Cell, impl: str, ms: float) -> tuple[Run, list[Record]]:
+    """The run that a time of the cell is of, and all its records of the cell: ours and the best peer's may be
+    of two. LookupError where no run has it."""
     case = json.loads(cell.case)
     for run in reversed(grid.runs):
         rows = [r for r in run_data.records(run.id) if r.dtype == grid.dtype and dict(r.case) == case]
-        times = [r.time_of(cell.mode) for r in rows if r.impl == cell.peer and r.status == "ok"]
-        if any(t and t.median == cell.peer_ms for t in times):
+        times = [r.time_of(cell.mode) for r in rows if r.impl == impl and r.status == "ok"]
+        if any(t and t.median == ms for t in times):
             return run, rows
-    raise LookupError(f"no run has the time of {cell.peer}")
+    raise LookupError(f"no run has the time of {impl}")
 
 
 def draw(grid: Grid, chart: str, pick: Callable[[str], None] | None = None) -> None:

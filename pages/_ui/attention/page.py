@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
+from fusescope.charts import numbers
 from fusescope.charts.bench.attention_grid import Cell, lost, mask_name
 from pages._ui.answer import answer
 from pages._ui.app import url
 from pages._ui.attention import grid
 from pages._ui.forms import fields
-from pages._ui.widgets.text import device_text, md
+from pages._ui.widgets.text import device_text, md, run_name
 
 _ANY = "all"
 
@@ -80,7 +81,14 @@ def _comparison(state: url.State, found: grid.Grid) -> None:
         help="Or click it in the chart",
     )
     state.keep("cell", case, worst)
-    run, rows = grid.run_of(found, cells[case])
+    cell = cells[case]
+    run, rows = grid.run_of(found, cell, cell.peer, cell.peer_ms)
     answer.heading(run)
-    over = answer.compared_with(state, run, rows, cells[case].peer)
+    ours, _ = grid.run_of(found, cell, cell.ours, cell.ours_ms)
+    if ours.id != run.id:
+        other = f"[{md(run_name(ours))}]({url.link('runs', run=ours.id)})"
+        st.caption(
+            f"The map compares it with {md(cell.ours)}, {numbers.time(cell.ours_ms)}, of another run: {other}"
+        )
+    over = answer.compared_with(state, run, rows, cell.peer)
     answer.headline(answer.look(run, rows, answer.ALL, over))
