@@ -75,6 +75,11 @@ def test_verdicts_of_attention_over_its_peers():
         for r in folder.records(ROOT / "profiles" / "recorded" / run):
             found.setdefault(r.case_key, []).append(r)
         newest |= found
+    frontend = folder.records(ROOT / "profiles" / "recorded" / "20261122-104804-bench-8f725c")
+    with_it = attention_grid.cells([*frontend, *(r for records in newest.values() for r in records)])
+    over_all = [cell.ratio for cell in with_it if cell.mask in ("full", "causal")]
+    said = f"with it, across runs, full and causal {least(over_all)}."
+    assert said in (ROOT / "cuda/attention/README.md").read_text(), said
     verdicts = {True: Counter(), False: Counter()}
     for cell in attention_grid.cells(r for records in newest.values() for r in records):
         verdicts[cell.mask in ("full", "causal")][cell.verdict] += 1

@@ -7,8 +7,8 @@
 // A KV tile that is loaded once, and waited for once, serves 192 rows: long lists that all rows share take less time.
 // Where lists are short or differ among the rows, more of the steps are of one or two warpgroups alone, and there are
 // fewer items to deal out; v5_parts is faster then, and up to 64 columns, where it has two pairs of warpgroups on a
-// multiprocessor, wherever one round of groups does not fill the device. Above 64 columns results have no room in
-// shared memory of their own: they take the place of the item's queries, as do rows of earlier parts.
+// multiprocessor, wherever one round of groups does not fill the device. Results take the place of the item's queries,
+// as do rows of earlier parts: above 64 columns there is no other room in shared memory.
 #include "hopper_items.cuh"
 
 namespace {

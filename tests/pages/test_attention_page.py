@@ -44,6 +44,22 @@ def test_the_device_of_the_documents_comes_first_and_the_worst_cell_is_compared(
     assert f"compares it with {worst.ours}" in said(at.caption) and ours.id in said(at.caption)
 
 
+@pytest.mark.slow
+def test_each_time_of_the_map_is_of_a_run(recorded):
+    runs = grid.listed()
+    made = [
+        grid.of_device(runs, name, dtype, mode)
+        for name in grid.devices(runs)
+        for dtype in grid.dtypes(runs, name)
+        for mode in grid.MODES.values()
+    ]
+    assert sum(len(one.cells) for one in made) > 100
+    for one in made:
+        for cell in one.cells:
+            for impl, ms in ((cell.ours, cell.ours_ms), (cell.peer, cell.peer_ms)):
+                assert impl in {r.impl for r in grid.run_of(one, cell, impl, ms)[1]}
+
+
 @pytest.mark.parametrize("chart", ["worst first", "rates"])
 def test_every_chart(draw, recorded, chart):
     at = draw("attention", chart=chart)

@@ -3,7 +3,7 @@ tile of a group, does each (cuda/attention/parts.h says what each number is).
 
 Predictions are in steps of one KV tile of a worker while the other worker of its multiprocessor is busy too,
 0.87 us on an H200 at 64 columns. The constants are a fit to 90 recorded times there (of the kernel
-v5_parts, 2 us a launch; root mean square of the relative error 5 %), those of pieces to 150 times of 57 cells
+v5_parts, 2 us a launch; root mean square of the relative error 5 %), those of pieces to 157 times of 52 cells
 (cuda/attention/NOTES_pieces.md).
 """
 
